@@ -1,0 +1,191 @@
+"""The box as a value: what a plan holds, what a launch needs, what a run returns.
+
+Standard library only and no attrs: the launch path imports this file, and every import
+there is paid by each ``axonkernel exec``. All of it is JSON data in tuples, so a plan can be
+cached and sent to the warden.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+__all__ = [
+    "BoxPlan",
+    "BoxResult",
+    "Command",
+    "LimitsPlan",
+    "Mount",
+    "NetPlan",
+    "PostureField",
+    "decode_plan",
+]
+
+MountKind = Literal[
+    "bind",  # source at dest, writable
+    "ro-bind",  # source at dest, read-only
+    "tmpfs",  # empty folder, size_bytes 0 for the kernel's default
+    "proc",
+    "dev",
+    "dir",  # an empty folder in whatever is mounted there
+    "symlink",  # dest -> source
+    "data",  # a read-only file with the text in data
+    "mask-file",  # an empty, mode-000 file over dest
+    "mask-dir",  # an empty, mode-000, read-only folder over dest
+    "remount-ro",  # what is mounted at dest becomes read-only
+]
+
+
+class Mount(NamedTuple):
+    """One step of building the box's file tree, in order."""
+
+    kind: MountKind
+    dest: str
+    source: str = ""
+    mode: int = 0o755
+    size_bytes: int = 0
+    data: str = ""
+
+
+class NetPlan(NamedTuple):
+    """The network of a box that declares ``net``.
+
+    Arguments:
+        allow, deny: (address or CIDR, ``tcp`` or ``udp``, port or ``low-high``) triples of
+            literal destinations, IPv4 and IPv6 mixed.
+        open: anything may be reached (``allow: true``); ``deny`` still holds.
+        link: how the box is linked; ``none`` when nothing can be reached.
+        refuse: ``reject`` answers refused packets at once, ``drop`` is silent.
+    """
+
+    allow: tuple[tuple[str, str, str], ...] = ()
+    deny: tuple[tuple[str, str, str], ...] = ()
+    open: bool = False
+    link: Literal["none", "pasta", "veth"] = "none"
+    refuse: Literal["reject", "drop"] = "reject"
+
+
+class LimitsPlan(NamedTuple):
+    """Caps the scope and the warden hold; 0 means no cap."""
+
+    memory_bytes: int = 0
+    cpu_millicores: int = 0
+    wall_s: float = 0.0
+    pids: int = 0
+
+
+class PostureField(NamedTuple):
+    """What is true of one declared (or open) field.
+
+    Arguments:
+        field: the policy field, or a wall every box has, such as ``seccomp``.
+        state: ``enforced`` below the mediator, ``mediator only``, ``unenforced`` (declared,
+            and nothing holds it), ``open`` (not declared) or ``unrestricted`` (no policy).
+        by: the mechanism, such as ``mount namespace``.
+        note: what the reader should know about it, or "".
+    """
+
+    field: str
+    state: Literal["enforced", "mediator only", "unenforced", "open", "unrestricted"]
+    by: str = ""
+    note: str = ""
+
+
+class BoxPlan(NamedTuple):
+    """Everything about a box but the command that runs in it.
+
+    Arguments:
+        mounts: in the order they are made.
+        env: the whole environment.
+        cwd: working directory inside.
+        net: None keeps the host's network (``net`` not declared).
+        filter: the seccomp filter, raw BPF in base64; "" for none.
+        run_as: (uid, gid) of the agent when the supervisor is root; None keeps its own.
+        deny_new_userns: False only where the box makes its own namespaces inside.
+        posture: what the reader is told.
+        warnings: lines for stderr, such as a missing read path.
+        create: missing write folders to make (mode 0755) and report before the launch.
+    """
+
+    mounts: tuple[Mount, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str = "/"
+    net: NetPlan | None = None
+    filter: str = ""
+    limits: LimitsPlan | None = None
+    run_as: tuple[int, int] | None = None
+    deny_new_userns: bool = True
+    hostname: str = "box"
+    posture: tuple[PostureField, ...] = ()
+    warnings: tuple[str, ...] = ()
+    create: tuple[str, ...] = ()
+
+
+class Command(NamedTuple):
+    """What runs in the box, and the descriptors it gets.
+
+    Arguments:
+        argv: its words; argv[0] is a path or a name on the box's PATH.
+        stdin, stdout, stderr: open descriptors of this process, lent for the launch.
+        channel: a descriptor given to the command as its descriptor 3, or -1.
+        cwd, env: override the plan's when not None.
+    """
+
+    argv: tuple[str, ...]
+    stdin: int = 0
+    stdout: int = 1
+    stderr: int = 2
+    channel: int = -1
+    cwd: str | None = None
+    env: tuple[tuple[str, str], ...] | None = None
+
+
+class BoxResult(NamedTuple):
+    """How a run ended.
+
+    Arguments:
+        exit_code: the command's own, 128 + N for signal N, 125 when the box did not start.
+        reason: ``exit``, ``wall``, ``memory``, ``killed`` (by the supervisor) or
+            ``launch`` (nothing ran).
+        stage, message: where and why a launch failed; "" otherwise.
+        wall_s: seconds from release to end.
+        cpu_s, peak_memory_bytes, peak_pids: from the scope's cgroup; None without one.
+        oom: the kernel killed a process for memory.
+        denied: (address, protocol, port) of refused packets, at most 256.
+    """
+
+    exit_code: int
+    reason: Literal["exit", "wall", "memory", "killed", "launch"] = "exit"
+    stage: str = ""
+    message: str = ""
+    wall_s: float = 0.0
+    cpu_s: float | None = None
+    peak_memory_bytes: int | None = None
+    peak_pids: int | None = None
+    oom: bool = False
+    denied: tuple[tuple[str, str, int], ...] = ()
+
+
+def decode_plan(data: list[Any]) -> BoxPlan:
+    """A plan from its JSON form (``json.dumps(plan)`` gives nested lists).
+
+    Raises TypeError or ValueError on data that is not a plan.
+    """
+    plan = BoxPlan(*data)
+    return plan._replace(
+        mounts=tuple(Mount(*mount) for mount in plan.mounts),
+        env=tuple((name, value) for name, value in plan.env),
+        net=None if plan.net is None else _decode_net(plan.net),
+        limits=None if plan.limits is None else LimitsPlan(*plan.limits),
+        run_as=None if plan.run_as is None else (plan.run_as[0], plan.run_as[1]),
+        posture=tuple(PostureField(*field) for field in plan.posture),
+        warnings=tuple(plan.warnings),
+        create=tuple(plan.create),
+    )
+
+
+def _decode_net(data: Any) -> NetPlan:
+    net = NetPlan(*data)
+    return net._replace(
+        allow=tuple((a, p, q) for a, p, q in net.allow),
+        deny=tuple((a, p, q) for a, p, q in net.deny),
+    )

@@ -1,0 +1,272 @@
+"""What can be asked, and what comes back.
+
+A request is a frozen copy of what was asked: what was decided is what is shown and what runs.
+``Request`` makes them::
+
+    Request.process(["git", "push"])   Request.shell("git log | head")
+    Request.tool("fs.read", {"path": "a.txt"})
+    Request.read("/srv/a")   Request.write("/srv/a")
+    Request.connect("api.github.com:443")   Request.env("TOKEN")
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+from axonkernel.policy.model import Verdict
+
+__all__ = [
+    "CODES",
+    "AnyRequest",
+    "Argv",
+    "ConnectRequest",
+    "Decision",
+    "EnvRequest",
+    "Match",
+    "PathRequest",
+    "ProcessRequest",
+    "Request",
+    "ShellRequest",
+    "Subject",
+    "SubjectKind",
+    "ToolRequest",
+]
+
+Argv = tuple[str, ...]
+SubjectKind = Literal["read", "write", "host", "argv", "secret"]
+
+#: The closed list of decision codes and what each is about.
+CODES: Mapping[str, str] = {
+    "fs.read": "a path to read",
+    "fs.write": "a path to write",
+    "net.host": "a network destination",
+    "net.private": "a private, local or metadata address that only a literal rule may grant",
+    "shell.program": "a program",
+    "shell.args": "a program's arguments",
+    "shell.hazard": "an option or assignment that makes a program run other programs",
+    "shell.raw": "a line that needs a shell",
+    "shell.spawn": "a process that would outlive its call",
+    "env.name": "an environment variable",
+    "tool": "a tool",
+    "request.malformed": "a request that is not well formed (NUL bytes, ambiguous addresses)",
+    "request.too_complex": "a request beyond the size that is analysed",
+    "repeated": "a call denied by a person three times",
+    "internal": "a fault inside axonkernel; the call is denied",
+}
+
+
+@frozen
+class Subject:
+    """One thing a tool call touches, by type, as its signature declared it."""
+
+    kind: SubjectKind
+    value: str | Argv
+
+
+@frozen
+class ToolRequest:
+    """A call of a registered tool.
+
+    Arguments:
+        name: the registered, dotted name.
+        args: the arguments as canonical JSON text.
+        subjects: what the tool's signature says it touches.
+    """
+
+    name: str
+    args: str = "{}"
+    subjects: tuple[Subject, ...] = ()
+
+    @property
+    def action(self) -> str:
+        """The request in the asker's words, for denials and prompts."""
+        return f"tool {self.name}"
+
+
+@frozen
+class ProcessRequest:
+    """A program to run.
+
+    Arguments:
+        argv: its words; the first names the program.
+        cwd: absolute working directory.
+        spawn: whether it may outlive the call.
+        env: names the caller wants to set for it.
+        resolved: the absolute, symlink-free file the name stands for, when known.
+    """
+
+    argv: Argv
+    cwd: str = "/"
+    spawn: bool = False
+    env: tuple[str, ...] = ()
+    resolved: str | None = None
+
+    @property
+    def action(self) -> str:
+        """The request in the asker's words, for denials and prompts."""
+        return f"{'spawn' if self.spawn else 'run'} {json.dumps(list(self.argv))}"
+
+
+@frozen
+class ShellRequest:
+    """A line of shell text to run in bash."""
+
+    line: str
+    cwd: str = "/"
+
+    @property
+    def action(self) -> str:
+        """The request in the asker's words, for denials and prompts."""
+        return f"shell {json.dumps(self.line)}"
+
+
+@frozen
+class PathRequest:
+    """A path to read or write: absolute, symlinks already resolved by the mediator."""
+
+    path: str
+    write: bool = False
+    #: The asker's own spelling, for messages; the path itself when empty.
+    spelled: str = field(default="", eq=False)
+
+    @property
+    def action(self) -> str:
+        """The request in the asker's words, for denials and prompts."""
+        return f"{'write' if self.write else 'read'} {self.spelled or self.path}"
+
+
+@frozen
+class ConnectRequest:
+    """A destination to reach: a host name or literal address, a port, a protocol."""
+
+    host: str
+    port: int
+    protocol: Literal["tcp", "udp"] = "tcp"
+
+    @property
+    def action(self) -> str:
+        """The request in the asker's words, for denials and prompts."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        suffix = "/udp" if self.protocol == "udp" else ""
+        return f"connect {host}:{self.port}{suffix}"
+
+
+@frozen
+class EnvRequest:
+    """An environment variable to see."""
+
+    name: str
+
+    @property
+    def action(self) -> str:
+        """The request in the asker's words, for denials and prompts."""
+        return f"env {self.name}"
+
+
+AnyRequest = (
+    ToolRequest | ProcessRequest | ShellRequest | PathRequest | ConnectRequest | EnvRequest
+)
+
+
+@frozen
+class Match:
+    """One rule that spoke about a request: its verdict, its JSON path, its text."""
+
+    verdict: Verdict
+    rule: str
+    text: str = ""
+
+
+@frozen
+class Decision:
+    """The answer to one request. Pure: the same request always gets the same one.
+
+    Arguments:
+        verdict: allow, deny or escalate.
+        code: one of :data:`CODES`.
+        rule: JSON path of the rule that won, such as ``$.shell.deny[0]``; for the operator.
+        layer: where that rule lives: ``policy``, ``profile``, ``request``, ``box``,
+            ``default`` or ``builtin``.
+        subject: the part of the request the rule is about.
+        detail: why, for the operator.
+    """
+
+    verdict: Verdict
+    code: str
+    rule: str
+    layer: str = "policy"
+    subject: str = ""
+    detail: str = ""
+
+
+#: Strictness of verdicts; the strictest of several wins.
+STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "escalate": 1, "deny": 2}
+
+
+def strictest(decisions: Iterable[Decision]) -> Decision:
+    """The strictest of one or more decisions; the first of equals."""
+    return max(decisions, key=lambda decision: STRICTNESS[decision.verdict])
+
+
+class Request:
+    """Constructors of requests. None of them touches the system."""
+
+    @staticmethod
+    def process(
+        argv: Iterable[str], *, cwd: str = "/", spawn: bool = False, env: Iterable[str] = ()
+    ) -> ProcessRequest:
+        """A program with its words, as a list."""
+        return ProcessRequest(tuple(argv), cwd, spawn, tuple(env))
+
+    @staticmethod
+    def shell(line: str, *, cwd: str = "/") -> ShellRequest:
+        """A line of shell text."""
+        return ShellRequest(line, cwd)
+
+    @staticmethod
+    def tool(
+        name: str, args: Mapping[str, Any] | None = None, *, subjects: Iterable[Subject] = ()
+    ) -> ToolRequest:
+        """A tool call; ``args`` must be JSON data."""
+        text = json.dumps(dict(args or {}), sort_keys=True, separators=(",", ":"), default=repr)
+        return ToolRequest(name, text, tuple(subjects))
+
+    @staticmethod
+    def read(path: str) -> PathRequest:
+        """A path to read."""
+        return PathRequest(path, spelled=path)
+
+    @staticmethod
+    def write(path: str) -> PathRequest:
+        """A path to write."""
+        return PathRequest(path, write=True, spelled=path)
+
+    @staticmethod
+    def connect(destination: str) -> ConnectRequest:
+        """``host:port``, ``[v6]:port`` or ``host:port/udp``; port 443 when none is given.
+
+        Nothing is judged here: a host that is not well formed is kept as it is and denied
+        by ``decide``.
+        """
+        rest, _, protocol = destination.partition("/")
+        if rest.startswith("["):
+            host, _, port = rest[1:].partition("]")
+            port = port.removeprefix(":")
+        elif rest.count(":") > 1:
+            host, port = rest, ""
+        else:
+            host, _, port = rest.partition(":")
+        number = int(port) if port.isascii() and port.isdigit() and len(port) < 7 else -1
+        return ConnectRequest(host, 443 if port == "" else number,
+                              "udp" if protocol == "udp" else "tcp")
+
+    @staticmethod
+    def env(name: str) -> EnvRequest:
+        """An environment variable by name."""
+        return EnvRequest(name)
+
+
