@@ -1,0 +1,187 @@
+"""Hosts and addresses in one spelling, and which addresses are private.
+
+Policy and request go through the same functions here, so that neither side can be spelled
+past the other. Special-purpose networks are written out instead of asked from ``ipaddress``:
+its answers differ between Python releases.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+__all__ = [
+    "Address",
+    "Network",
+    "canonical_host",
+    "is_private",
+    "literal",
+    "needs_own_entry",
+    "network_needs_own_entry",
+    "unwrap",
+]
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}\Z")
+_NUMERIC = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)\Z")
+#: Characters that some resolvers read as a dot.
+_OTHER_DOTS = ("\u3002", "\uff0e", "\uff61")
+
+#: IANA special-purpose registries: not the public internet.
+_PRIVATE: tuple[Network, ...] = tuple(
+    IPv4Network(text)
+    for text in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
+        "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16",
+        "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+        "168.63.129.16/32",
+    )
+) + tuple(
+    IPv6Network(text)
+    for text in (
+        "::/127", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20",
+        "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+    )
+)  # fmt: skip
+
+#: Link-local and the metadata services of clouds: whoever reaches them has the machine's
+#: credentials, so that no broad entry covers them.
+_OWN_ENTRY: tuple[Network, ...] = (
+    IPv4Network("169.254.0.0/16"),
+    IPv4Network("100.100.100.200/32"),
+    IPv4Network("168.63.129.16/32"),
+    IPv4Network("192.0.0.192/32"),
+    IPv6Network("fe80::/10"),
+    IPv6Network("fd00:ec2::/32"),
+    IPv6Network("fd20:ce::/32"),
+)
+
+_MAPPED = 0xFFFF
+_NAT64 = 0x64FF9B << 64
+_LOW_32 = (1 << 32) - 1
+
+
+def _spans(networks: tuple[Network, ...], version: int) -> tuple[tuple[int, int], ...]:
+    return tuple(
+        (int(network.network_address), int(network.broadcast_address))
+        for network in networks
+        if network.version == version
+    )
+
+
+_PRIVATE_SPANS = {version: _spans(_PRIVATE, version) for version in (4, 6)}
+_OWN_SPANS = {version: _spans(_OWN_ENTRY, version) for version in (4, 6)}
+
+
+def canonical_host(text: str) -> str:
+    """A host name as lower-case A-labels, or an address in its one spelling.
+
+    One trailing dot is dropped; IPv4 inside IPv6 comes out as IPv4. Raises ValueError for
+    anything malformed or that two resolvers could read differently: numeric spellings such
+    as ``127.1``, zone ids, control characters, look-alikes that turn into ASCII.
+    """
+    if not text or len(text) > 1000:
+        raise ValueError("a host is empty or too long")
+    if ":" in text:
+        return str(unwrap(_address6(text)))
+    name = text if text.isascii() else _a_labels(text)
+    name = name.lower().removesuffix(".")
+    if len(name) > 253 or not _NAME.match(name):
+        raise ValueError(f"{text!r} is not a host name")
+    last = name[name.rfind(".") + 1 :]
+    if _NUMERIC.match(last) and not _is_quad(name):
+        raise ValueError(
+            f"{text!r} is an ambiguous address; write it as four decimal numbers, 127.0.0.1"
+        )
+    return name
+
+
+def literal(host: str) -> Address | None:
+    """The address a canonical host stands for, or None for a name."""
+    if ":" in host:
+        return IPv6Address(host)
+    if host[-1:].isdigit() and _is_quad(host):
+        return IPv4Address(host)
+    return None
+
+
+def unwrap(ip: Address) -> Address:
+    """The IPv4 address inside an IPv6 one: mapped, compatible, NAT64, 6to4 or Teredo."""
+    if isinstance(ip, IPv4Address):
+        return ip
+    number = int(ip)
+    if number >> 32 in (_MAPPED, _NAT64) or (number >> 32 == 0 and number > 1):
+        return IPv4Address(number & _LOW_32)
+    if number >> 112 == 0x2002:
+        return IPv4Address(number >> 80 & _LOW_32)
+    if number >> 96 == 0x20010000:
+        return IPv4Address(~number & _LOW_32)
+    return ip
+
+
+def is_private(ip: Address) -> bool:
+    """True for an address that is not on the public internet, after :func:`unwrap`.
+
+    Private, loopback, link-local, shared, documentation, multicast, reserved, metadata.
+    """
+    inner = unwrap(ip)
+    number = int(inner)
+    return any(low <= number <= high for low, high in _PRIVATE_SPANS[inner.version])
+
+
+def needs_own_entry(ip: Address) -> bool:
+    """True for link-local and metadata addresses, which no broad entry grants."""
+    inner = unwrap(ip)
+    number = int(inner)
+    return any(low <= number <= high for low, high in _OWN_SPANS[inner.version])
+
+
+def network_needs_own_entry(network: Network) -> bool:
+    """True when all of a network lies inside one that :func:`needs_own_entry`."""
+    low, high = int(network.network_address), int(network.broadcast_address)
+    return any(first <= low and high <= last for first, last in _OWN_SPANS[network.version])
+
+
+def _address6(text: str) -> IPv6Address:
+    if "%" in text:
+        raise ValueError(f"{text!r} has a zone id; write the address without it")
+    try:
+        return IPv6Address(text)
+    except AddressValueError:
+        raise ValueError(f"{text!r} is not an IPv6 address") from None
+
+
+def _a_labels(text: str) -> str:
+    """ASCII form of an international name; each foreign label must stay foreign.
+
+    A label that turns into plain ASCII (full-width digits, the Kelvin sign) is a forgery of
+    another name, and a look-alike dot moves a label boundary.
+    """
+    if any(dot in text for dot in _OTHER_DOTS):
+        raise ValueError(f"{text!r} has a look-alike dot")
+    labels = []
+    for label in text.split("."):
+        mapped = label if label.isascii() else _a_label(label, text)
+        labels.append(mapped)
+    return ".".join(labels)
+
+
+def _a_label(label: str, text: str) -> str:
+    try:
+        mapped = label.encode("idna").decode("ascii")
+    except UnicodeError:
+        raise ValueError(f"{text!r} is not a host name") from None
+    if not mapped.startswith("xn--"):
+        raise ValueError(f"{text!r} has a look-alike of {mapped!r}; write {mapped!r}")
+    return mapped
+
+
+def _is_quad(name: str) -> bool:
+    parts = name.split(".")
+    return len(parts) == 4 and all(
+        part.isdigit() and len(part) < 4 and int(part) < 256 and (part == "0" or part[0] != "0")
+        for part in parts
+    )
