@@ -1,0 +1,1 @@
+"""The policy language: parsing, deciding, narrowing. Pure: it never touches the system."""
