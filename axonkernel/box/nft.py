@@ -1,0 +1,261 @@
+"""NetPlan -> the packet filter of a box, as one libnftables JSON value, and its transports.
+
+``ruleset`` is pure. The rest runs in the warden, inside the box's network namespace: ``load``
+puts the value there, ``add_elements`` and ``read_refused`` work on its sets. A context of
+libnftables belongs to the namespace it was made in (facts 2.2), so ``load`` makes it and the
+other two use it. Standard library only; the ``nftables`` binding is used when it is there, the
+``nft`` program otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from axonkernel.box.intervals import bare, disjoint, family
+from axonkernel.box.model import NetPlan
+from axonkernel.box.programs import find, install, run
+from axonkernel.errors import BoxError, IsolationUnavailable
+
+__all__ = ["REFUSED_SIZE", "TABLE", "add_elements", "load", "read_refused", "ruleset", "warm_up"]
+
+TABLE = "axon"
+#: How many refused destinations a box remembers between two reads (facts 2.3).
+REFUSED_SIZE = 256
+
+Destination = tuple[str, str, int]
+_Triple = tuple[str, str, str]
+_Json = dict[str, Any]
+#: Command text to (result code, output, error text).
+_Transport = Callable[[str], tuple[int, str, str]]
+
+_OWNER = {"family": "inet", "table": TABLE}
+_FAMILIES = (("4", "ip", "ipv4_addr"), ("6", "ip6", "ipv6_addr"))
+_REFUSED_KEPT_S = 3600
+
+
+# -- the value --------------------------------------------------------------------------
+
+
+def ruleset(net: NetPlan) -> _Json:
+    """The filter of a box: everything is refused but what ``net`` allows.
+
+    Sets, per family (``4`` and ``6``): ``net`` and ``deny`` hold the literal destinations of
+    the plan, ``allow`` is empty and for the warden (with timeouts), ``refused`` collects what
+    was refused. ``create`` makes a second load fail rather than double the rules.
+    """
+    commands: list[_Json] = [{"create": {"table": {"family": "inet", "name": TABLE}}}]
+    commands += _sets(net)
+    commands.append({"add": {"chain": {**_OWNER, "name": "refuse"}}})
+    commands += [_base_chain(hook) for hook in ("input", "output", "forward")]
+    commands += [_rule("input", *expr) for expr in _input_rules(net)]
+    commands += [_rule("output", *expr) for expr in _output_rules(net)]
+    commands += [_rule("refuse", *expr) for expr in _refuse_rules(net)]
+    return {"nftables": commands}
+
+
+def _sets(net: NetPlan) -> Iterator[_Json]:
+    for digit, _, kind in _FAMILIES:
+        key = [kind, "inet_proto", "inet_service"]
+        yield _set(f"allow{digit}", key, flags=["timeout"])
+        # A set that rules add to is made with timeouts: the JSON of nft 1.0.6 has no flag
+        # "dynamic", and the kernel needs one of the two.
+        yield _set(
+            f"refused{digit}",
+            key,
+            flags=["timeout"],
+            timeout=_REFUSED_KEPT_S,
+            size=REFUSED_SIZE,
+        )
+        for name, triples in (("net", net.allow), ("deny", net.deny)):
+            if elements := disjoint(triples, digit):
+                yield _set(f"{name}{digit}", key, flags=["interval"], elem=elements)
+        if net.open and (elements := bare(net.deny, digit)):
+            yield _set(f"bare{digit}", kind, flags=["interval"], elem=elements)
+
+
+def _set(name: str, kind: Any, **rest: Any) -> _Json:
+    return {"add": {"set": {**_OWNER, "name": name, "type": kind, **rest}}}
+
+
+def _base_chain(hook: str) -> _Json:
+    chain = {"name": hook, "type": "filter", "hook": hook, "prio": 0, "policy": "drop"}
+    return {"add": {"chain": {**_OWNER, **chain}}}
+
+
+def _rule(chain: str, *expr: _Json) -> _Json:
+    return {"add": {"rule": {**_OWNER, "chain": chain, "expr": list(expr)}}}
+
+
+def _meta(key: str) -> _Json:
+    return {"meta": {"key": key}}
+
+
+def _payload(protocol: str, field: str) -> _Json:
+    return {"payload": {"protocol": protocol, "field": field}}
+
+
+def _match(left: _Json, right: Any, op: str = "==") -> _Json:
+    return {"match": {"op": op, "left": left, "right": right}}
+
+
+def _key(ip: str, port: Any = None) -> _Json:
+    port = _payload("th", "dport") if port is None else port
+    return {"concat": [_payload(ip, "daddr"), _meta("l4proto"), port]}
+
+
+_ACCEPT: _Json = {"accept": None}
+_DROP: _Json = {"drop": None}
+_REFUSE: _Json = {"goto": {"target": "refuse"}}
+_KNOWN = _match({"ct": {"key": "state"}}, ["established", "related"], "in")
+_PORTED = {"set": ["tcp", "udp"]}
+_ICMPV6_TYPE = _payload("icmpv6", "type")
+#: What IPv6 needs to find its neighbours; the box cannot send any by itself (no raw sockets).
+_NEIGHBOURS = _match(_ICMPV6_TYPE, {"set": ["nd-neighbor-solicit", "nd-neighbor-advert"]})
+#: What the kernel sends on its own when a link comes up: not the agent's doing, not reported.
+_CHATTER = (
+    _match(_ICMPV6_TYPE, {"set": ["nd-router-solicit", "mld2-listener-report"]}),
+    _match(_meta("l4proto"), "igmp"),
+)
+
+
+def _input_rules(net: NetPlan) -> Iterator[tuple[_Json, ...]]:
+    yield _match(_meta("iifname"), "lo"), _ACCEPT
+    yield _KNOWN, _ACCEPT
+    if net.link != "none":
+        yield _NEIGHBOURS, _ACCEPT
+
+
+def _output_rules(net: NetPlan) -> Iterator[tuple[_Json, ...]]:
+    yield _match(_meta("oifname"), "lo"), _ACCEPT
+    # Accepted first, so that a live connection outlasts its element (facts 2.2); what deny
+    # names never got that far.
+    yield _KNOWN, _ACCEPT
+    yield from _lookups("deny", net.deny, _REFUSE)
+    if net.link != "none":
+        yield _NEIGHBOURS, _ACCEPT
+        yield from ((chatter, _DROP) for chatter in _CHATTER)
+    if net.open:
+        yield from _bare_lookups(net.deny)
+        yield (_ACCEPT,)
+        return
+    for digit, ip, _ in _FAMILIES:
+        yield _match(_key(ip), f"@allow{digit}"), _ACCEPT
+    yield from _lookups("net", net.allow, _ACCEPT)
+    yield (_REFUSE,)
+
+
+def _lookups(
+    name: str, triples: tuple[_Triple, ...], verdict: _Json
+) -> Iterator[tuple[_Json, ...]]:
+    for digit, ip, _ in _FAMILIES:
+        if any(family(address) == digit for address, _, _ in triples):
+            yield _match(_key(ip), f"@{name}{digit}"), verdict
+
+
+def _bare_lookups(deny: tuple[_Triple, ...]) -> Iterator[tuple[_Json, ...]]:
+    """Protocols without ports are refused to every denied address."""
+    for digit, ip, _ in _FAMILIES:
+        if any(family(address) == digit for address, _, _ in deny):
+            unported = _match(_meta("l4proto"), _PORTED, "!=")
+            yield unported, _match(_payload(ip, "daddr"), f"@bare{digit}"), _REFUSE
+
+
+def _refuse_rules(net: NetPlan) -> Iterator[tuple[_Json, ...]]:
+    ported = _match(_meta("l4proto"), _PORTED)
+    unported = _match(_meta("l4proto"), _PORTED, "!=")
+    for digit, ip, _ in _FAMILIES:
+        yield ported, {"set": {"op": "add", "elem": _key(ip), "set": f"@refused{digit}"}}
+        portless = {"op": "add", "elem": _key(ip, 0), "set": f"@refused{digit}"}
+        yield unported, {"set": portless}
+    if net.refuse == "drop":
+        yield (_DROP,)
+        return
+    # Over IPv6 an ICMP error is seen by connect() only after a second (facts 2.3).
+    yield _match(_meta("l4proto"), "tcp"), {"reject": {"type": "tcp reset"}}
+    yield ({"reject": {"type": "icmpx", "expr": "admin-prohibited"}},)
+
+
+# -- transports -------------------------------------------------------------------------
+
+_transport: _Transport | None = None
+
+
+def warm_up() -> None:
+    """Pay the binding's first-use cost early: in a helper, before it is forked (facts 1.1)."""
+    _binding()
+
+
+def _binding() -> _Transport | None:
+    try:
+        import nftables
+
+        context = nftables.Nftables()
+    except (ImportError, OSError):
+        return None
+    context.set_json_output(True)
+    return context.cmd  # type: ignore[no-any-return]
+
+
+def _program() -> _Transport | None:
+    path = find("nft")
+    return None if path is None else lambda text: run([path, "-j", "-f", "-"], text=text)
+
+
+def load(value: _Json) -> None:
+    """Load a ruleset into the network namespace this process is in.
+
+    Raises BoxError (stage ``table``) when the kernel does not take it, with text that is for
+    the operator only, and IsolationUnavailable when neither the binding nor ``nft`` is here.
+    """
+    global _transport
+    _transport = _binding() or _program()
+    _send(value)
+
+
+def _send(value: _Json) -> list[_Json]:
+    if _transport is None:
+        raise IsolationUnavailable("net", "nft", install("nftables"))
+    code, out, err = _transport(json.dumps(value))
+    if code != 0:
+        raise BoxError("table", f"nftables refused the rules: {err.strip() or code}")
+    # One JSON document per command; a command without an answer has none.
+    return [item for line in out.splitlines() for item in json.loads(line)["nftables"]]
+
+
+def add_elements(destinations: Iterable[Destination], timeout_s: int) -> None:
+    """Let ``(address, protocol, port)`` be reached for ``timeout_s`` seconds from now.
+
+    One transaction without a gap, also for an element that is there already: kernels before
+    6.12 do not renew a timeout by adding again (facts 2.2). Raises BoxError.
+    """
+    commands: list[_Json] = []
+    for address, protocol, port in destinations:
+        value = {"concat": [address, protocol, port]}
+        place = {**_OWNER, "name": f"allow{family(address)}"}
+        add = {"element": {**place, "elem": [{"elem": {"val": value, "timeout": timeout_s}}]}}
+        commands += [{"add": add}, {"delete": {"element": {**place, "elem": [value]}}}]
+        commands.append({"add": add})
+    if commands:
+        _send({"nftables": commands})
+
+
+def read_refused() -> tuple[Destination, ...]:
+    """What was refused since the last read, as ``(address, protocol, port)``; port 0 for none.
+
+    At most :data:`REFUSED_SIZE` per family, each destination once. Raises BoxError.
+    """
+    places = [{**_OWNER, "name": f"refused{digit}"} for digit, _, _ in _FAMILIES]
+    # One list per command: nft 1.0.6 looks up only the first set it is asked for.
+    answers = [_send({"nftables": [{"list": {"set": place}}]}) for place in places]
+    parts = [part["set"] for answer in answers for part in answer if "set" in part]
+    found = [item for part in parts for item in part.get("elem", ())]
+    if found:
+        _send({"nftables": [{"flush": {"set": place}} for place in places]})
+    return tuple(_destination(item) for item in found)
+
+
+def _destination(item: Any) -> Destination:
+    address, protocol, port = item["elem"]["val"]["concat"]
+    return str(address), str(protocol), int(port)
