@@ -27,11 +27,13 @@ bench: ## the cost table, as ratios; also in bench/results.json
 	@$(PYTHON) -m bench $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import contracts, sizes
-	@$(PYTHON) -m ruff check
-	@$(PYTHON) -m ruff format --check
-	@$(PYTHON) -m mypy
-	@$(LINT_IMPORTS)
-	@$(PYTHON) scripts/sizes.py
+	@status=0; \
+	$(PYTHON) -m ruff check || status=1; \
+	$(PYTHON) -m ruff format --check --quiet || { echo "run: ruff format"; status=1; }; \
+	$(PYTHON) -m mypy || status=1; \
+	$(LINT_IMPORTS) || status=1; \
+	$(PYTHON) scripts/sizes.py; \
+	exit $$status
 
 clean: ## remove .venv, caches and build results
 	@rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
