@@ -57,6 +57,12 @@ def test_policy_is_pure(file: Path) -> None:
     assert not imported(file.read_text()) & IMPURE
 
 
+def test_every_folder_of_modules_is_a_package() -> None:
+    """No folder is an accidental namespace package, which type checks and wheels miss."""
+    folders = {file.parent for file in PACKAGE.rglob("*.py")}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
 def members(value: object) -> Iterator[tuple[str, object]]:
     """What a user of a public class can call."""
     for name, member in vars(value).items():
