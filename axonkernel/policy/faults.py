@@ -17,7 +17,7 @@ from attrs import evolve, field, frozen
 
 from axonkernel.errors import Fault
 
-__all__ = ["Place", "bad_character", "nearest", "spelled", "type_name"]
+__all__ = ["Place", "bad_character", "nearest", "spelled", "step", "type_name"]
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Place:
 
     def at(self, key: object) -> Place:
         """The place of one key or index below this one."""
-        return evolve(self, path=self.path + _step(key))
+        return evolve(self, path=self.path + step(key))
 
     def fault(self, message: str, value: Any = None, hint: str = "") -> T | None:
         """Note a fault here. Returns None, so that a reader can end in ``return fault(...)``."""
@@ -72,7 +72,8 @@ class Place:
             return self.fault(message, value, hint)
 
 
-def _step(key: object) -> str:
+def step(key: object) -> str:
+    """One key or index as a step of a JSON path."""
     if isinstance(key, int) and not isinstance(key, bool):
         return f"[{key}]"
     if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
