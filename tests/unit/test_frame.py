@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import re
 import subprocess
 import sys
@@ -146,7 +147,7 @@ def fenced(file: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", file.read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("text", fenced(DOCS / "policy.md", "toml"))
+@pytest.mark.parametrize("text", fenced(DOCS / "policy.md", "toml"), ids=itertools.count(1))
 def test_documented_policies_are_understood(text: str) -> None:
     """Every example policy of the documentation parses without a fault."""
     assert parse.parse(tomllib.loads(text), base="/srv/project", home="/home/user").declared
