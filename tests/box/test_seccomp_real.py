@@ -35,7 +35,7 @@ CALLS: list[tuple[str, list[Any], str, str | None]] = [
     ("io_uring_register", [-1, 0, 0, 0], "ENOSYS", "EINVAL"),
     ("userfaultfd", [-1], "EPERM", "EINVAL"),
     ("perf_event_open", [0, 0, 0, 0, 0], "EPERM", "EFAULT"),
-    ("keyctl", [9999, 0, 0], "EPERM", "EOPNOTSUPP"),
+    ("keyctl", [9999, 0, 0], "EPERM", "ENOTSUP"),
     ("add_key", [0, 0, 0, 0, 0], "EPERM", "EFAULT"),
     ("request_key", [0, 0, 0, 0], "EPERM", "EFAULT"),
     ("bpf", [0, 0, 0], "EPERM", None),
