@@ -1,0 +1,154 @@
+"""Say what the policy answers to one request, which rule decides, and what would change it.
+
+Nothing is run and nothing is recorded. Exit code: 0 allow, 10 deny, 11 escalate.
+
+  axonkernel explain -- git push --force origin main
+  axonkernel explain --raw "git log | head"
+  axonkernel explain --tool fs.remove --args '{"path": "a.txt"}'
+  axonkernel explain --read ./src/app.py          (also --write)
+  axonkernel explain --connect api.github.com:443
+  axonkernel explain --env GITHUB_TOKEN
+
+The answer is that of the mediator and the box together. Inside a box the private /tmp and
+home can be written and the system's libraries read (layer `box`); --unboxed gives the answer
+outside one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from axonkernel.cli.args import add_json, add_policy, say, say_json, usage_error
+
+if TYPE_CHECKING:
+    from axonkernel.config.loaded import LoadedPolicy
+    from axonkernel.policy.explain import Explanation
+    from axonkernel.policy.request import AnyRequest
+
+_EXIT_CODES = {"allow": 0, "deny": 10, "escalate": 11}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``axonkernel explain``."""
+    parser.add_argument("argv", nargs="*", metavar="-- ARGV", help="a program with its words")
+    parser.add_argument("--raw", metavar="LINE", help="a line of shell text")
+    parser.add_argument("--tool", metavar="NAME", help="a tool call")
+    parser.add_argument("--args", metavar="JSON", help="the tool's arguments, a JSON object")
+    parser.add_argument("--read", metavar="PATH", help="a path to read")
+    parser.add_argument("--write", metavar="PATH", help="a path to write")
+    parser.add_argument("--connect", metavar="HOST:PORT", help="a destination; also HOST:PORT/udp")
+    parser.add_argument("--env", metavar="NAME", help="an environment variable")
+    parser.add_argument("--cwd", metavar="DIR", help="where relative paths count from")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--box", action="store_true", help="the answer inside a box")
+    where.add_argument("--unboxed", action="store_true", help="the answer outside a box")
+    add_policy(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explain one request; the exit code is the verdict."""
+    from axonkernel.config.loaded import load
+
+    cwd = os.path.abspath(args.cwd) if args.cwd is not None else _working_directory()
+    request = _request(args, cwd)
+    loaded = load(args.policy, read_untrusted=True)
+    explanation = _explain(loaded, request, cwd, _is_boxed(args, loaded))
+    if args.json:
+        say_json(explanation.as_dict())
+    else:
+        say(_lines(loaded, explanation))
+    return _EXIT_CODES[explanation.decision.verdict]
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise usage_error("the working directory does not exist any more; use --cwd") from None
+
+
+def _request(args: argparse.Namespace, cwd: str) -> AnyRequest:
+    """The one request that was asked about."""
+    from axonkernel.policy.request import Request
+
+    asked: list[AnyRequest] = []
+    if args.argv:
+        asked.append(Request.process(args.argv, cwd=cwd))
+    if args.raw is not None:
+        asked.append(Request.shell(args.raw, cwd=cwd))
+    if args.tool is not None:
+        asked.append(Request.tool(args.tool, _tool_arguments(args.args)))
+    asked += [Request.read(args.read)] if args.read is not None else []
+    asked += [Request.write(args.write)] if args.write is not None else []
+    asked += [Request.connect(args.connect)] if args.connect is not None else []
+    asked += [Request.env(args.env)] if args.env is not None else []
+    if len(asked) != 1:
+        raise usage_error(
+            f"explain takes one request, and there are {len(asked)}: -- ARGV..., --raw, --tool, "
+            "--read, --write, --connect or --env"
+        )
+    if args.args is not None and args.tool is None:
+        raise usage_error("--args goes with --tool")
+    return asked[0]
+
+
+def _tool_arguments(text: str | None) -> dict[str, Any]:
+    import json
+
+    try:
+        data = json.loads(text) if text is not None else {}
+    except (ValueError, RecursionError) as error:
+        raise usage_error(f"--args is not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise usage_error('--args is a JSON object, such as \'{"path": "a.txt"}\'')
+    return data
+
+
+def _is_boxed(args: argparse.Namespace, loaded: LoadedPolicy) -> bool:
+    if args.box or args.unboxed:
+        return bool(args.box)
+    walls = any(policy.effective_isolation != "none" for _, policy in loaded.layers)
+    return walls and sys.platform.startswith("linux")
+
+
+def _explain(loaded: LoadedPolicy, request: AnyRequest, cwd: str, boxed: bool) -> Explanation:
+    """The answer of a kernel like the one that would run, so that both always agree."""
+    from axonkernel.box.implied import implied_grants
+    from axonkernel.kernel import Kernel
+    from axonkernel.paths import canonical_policy
+
+    grants = None
+    if boxed:
+        grants = implied_grants(canonical_policy(loaded.effective), os.environ)
+    with Kernel(
+        loaded.policy, cwd=cwd, layers=loaded.layers[:-1], audit=_NoRecords(), boxed=grants
+    ) as kernel:
+        return kernel.explain(request)
+
+
+class _NoRecords:
+    """What was only asked about leaves no record."""
+
+    def record(self, kind: str, /, **fields: Any) -> str:
+        return ""
+
+
+def _lines(loaded: LoadedPolicy, explanation: Explanation) -> list[str]:
+    decision = explanation.decision
+    lines = [
+        f"{decision.verdict} ({decision.code})",
+        f"  rule: {decision.rule}  (layer {decision.layer})",
+    ]
+    lines += [f"  why: {decision.detail}"] if decision.detail else []
+    lines += [
+        f"  also: {match.verdict} {match.rule} {match.text}"
+        for match in explanation.matches
+        if match.rule != decision.rule
+    ]
+    lines += [f"  to allow it: {explanation.hint}"] if explanation.hint else []
+    lines += [f"  policy: {loaded.source or 'none: unrestricted access'}"]
+    return [*lines, *(f"  note: {note}" for note in loaded.notes)]

@@ -1,0 +1,91 @@
+"""What a person sees when a command cannot go on: one message, one exit code, no traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from axonkernel.errors import (
+    AuditError,
+    AxonError,
+    BoxError,
+    PolicyDenied,
+    PolicyError,
+)
+
+__all__ = ["error_data", "exit_code", "printable", "report"]
+
+#: From sysexits(3), but for 125, which is what env, docker and ours mean by "not started".
+_EXIT_CODES: tuple[tuple[type[AxonError], int], ...] = (
+    (PolicyError, 78),
+    (BoxError, 125),
+    (PolicyDenied, 77),
+    (AuditError, 74),
+)
+
+
+def report(error: BaseException, *, command: str = "", launcher: bool = False) -> int:
+    """Tell the user about ``error`` on stderr; returns the exit code.
+
+    Arguments:
+        command: the subcommand, for the message.
+        launcher: whether it starts a command, so that an unforeseen fault is 125.
+    """
+    if isinstance(error, BrokenPipeError):
+        return _reader_left()
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    prefix = f"axonkernel {command}" if command else "axonkernel"
+    if os.environ.get("AXON_DEBUG", "") not in ("", "0"):
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, AxonError):
+        _tell(f"{prefix}: {error}")
+        return exit_code(error)
+    if isinstance(error, OSError):
+        _tell(f"{prefix}: {_os_text(error)}")
+        return 125 if launcher else 1
+    _tell(
+        f"{prefix}: a fault of axonkernel's own: {type(error).__name__}: {error}\n"
+        "  set AXON_DEBUG=1 to see where, and please report it"
+    )
+    return 125 if launcher else 70
+
+
+def exit_code(error: AxonError) -> int:
+    """The exit code that stands for ``error``."""
+    return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), 1)
+
+
+def error_data(error: AxonError) -> dict[str, object]:
+    """``error`` as the one JSON document a reader with ``--json`` prints."""
+    data: dict[str, object] = {"error": type(error).__name__, "message": str(error)}
+    if isinstance(error, PolicyError):
+        data["source"] = error.source
+        data["faults"] = [fault.as_dict() for fault in error.faults]
+    return data
+
+
+def printable(text: str) -> str:
+    """``text`` with what could act on a terminal, or cannot be encoded, escaped."""
+    return "".join(
+        character if character.isprintable() or character == "\n" else ascii(character)[1:-1]
+        for character in text
+    )
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(printable(text) + "\n")
+
+
+def _os_text(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename is not None else reason
+
+
+def _reader_left() -> int:
+    """``axonkernel ... | head``: end quietly, as programs killed by SIGPIPE do."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    return 141

@@ -1,0 +1,123 @@
+"""Write a closed policy to start from: policy.toml, or axon.config.py with --python.
+
+Nothing is allowed in it but reading this folder; every other block is there as a comment
+that says what it opens. An existing file is never overwritten. After editing:
+
+  axonkernel check      faults, and rules wider than they look
+  axonkernel trust      use it from now on
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from axonkernel.cli.args import add_json, say, say_json, usage_error
+
+_TOML = """\
+# What the agent may do. Everything that is not written here is closed.
+# Relative paths count from this file. Reference: axonkernel schema
+
+default = "deny"        # absent blocks are closed ("allow" would leave them open)
+
+[fs]
+read = ["."]            # this folder and everything below it
+# write = ["./output"]  # write includes read; a missing folder is made
+# deny = [".env", "**/*.key"]   # taken out of both again
+
+# [net]
+# allow = ["api.github.com:443"]  # host:port, *.host:port, IP, CIDR; 443 when no port is given
+
+# [shell]
+# allow = ["git"]       # no other program exists in the box
+# [shell.args.git]
+# deny = ["push --force*"]
+# escalate = ["push*"]  # a person is asked; nobody there means no
+
+# [env]
+# allow = ["GITHUB_TOKEN"]      # everything else stays outside
+
+# [tools]
+# "*" = "escalate"      # true, false or "escalate" for each tool the agent declares
+# [tools.fs]
+# read = true
+# remove = false
+
+[limits]
+memory = "2G"
+cpu = "100%"            # of one core
+wall = "30m"
+pids = 256
+"""
+
+_PYTHON = '''\
+"""The agent and what it may do. Everything that is not written here is closed.
+
+Relative paths count from this file. The policy is evaluated in a closed box; the functions
+below run only inside the agent's own box: axonkernel run
+"""
+
+from axonkernel import define_agent
+
+agent = define_agent(
+    name="agent",
+    policy={
+        "default": "deny",  # absent blocks are closed ("allow" would leave them open)
+        "fs": {
+            "read": ["."],  # this folder and everything below it
+            # "write": ["./output"],  # write includes read; a missing folder is made
+            # "deny": [".env", "**/*.key"],  # taken out of both again
+        },
+        # "net": {"allow": ["api.github.com:443"]},
+        # "shell": {"allow": ["git"], "args": {"git": {"escalate": ["push*"]}}},
+        # "env": {"allow": ["GITHUB_TOKEN"]},
+        "tools": {"fs": {"read": True, "list": True}},
+        "limits": {"memory": "2G", "cpu": "100%", "wall": "30m", "pids": 256},
+    },
+)
+
+
+@agent.handler
+async def main(kernel, request):
+    """What one request does. Every call here is checked against the policy first."""
+    return await kernel.call("fs.list", path=".")
+'''
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``axonkernel init``."""
+    parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: here")
+    parser.add_argument("--python", action="store_true", help="write axon.config.py instead")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the file; 1 when the folder already has a configuration."""
+    from axonkernel.config.source import NAMES
+
+    if not os.path.isdir(args.folder):
+        raise usage_error(f"init: {args.folder} is not a folder")
+    taken = [name for name in NAMES if os.path.lexists(os.path.join(args.folder, name))]
+    if taken:
+        # A second one beside it would be a fault of its own.
+        return _answer(args, os.path.join(args.folder, taken[0]), written=False)
+    path = os.path.join(args.folder, "axon.config.py" if args.python else "policy.toml")
+    # "x": a file that appeared in between is not overwritten either.
+    with open(path, "x", encoding="utf-8", opener=_opener) as file:
+        file.write(_PYTHON if args.python else _TOML)
+    return _answer(args, path, written=True)
+
+
+def _opener(path: str, flags: int) -> int:
+    # 0644 whatever the umask allows: a policy that others can change is refused.
+    return os.open(path, flags, 0o644)
+
+
+def _answer(args: argparse.Namespace, path: str, *, written: bool) -> int:
+    if args.json:
+        say_json({"path": os.path.abspath(path), "written": written})
+    elif written:
+        say([f"wrote {path}", "next: edit it, then `axonkernel check` and `axonkernel trust`"])
+    else:
+        say([f"{path} exists; nothing was written"])
+    return 0 if written else 1

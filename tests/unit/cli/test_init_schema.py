@@ -1,0 +1,71 @@
+"""``axonkernel init`` and ``axonkernel schema``."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from .conftest import Shell
+
+
+def test_init_writes_a_policy_that_checks_clean(shell: Shell) -> None:
+    """The starting policy has no fault and no warning, and denies by default."""
+    ended = shell.axonkernel("init")
+    assert ended.code == 0
+    assert 'default = "deny"' in (shell.folder / "policy.toml").read_text()
+    checked = shell.axonkernel("check", "--json").json
+    assert checked["faults"] == []
+    assert checked["warnings"] == []
+
+
+def test_every_commented_line_of_the_starting_policy_is_valid(shell: Shell) -> None:
+    """A user who only removes the number signs gets a policy that parses."""
+    shell.axonkernel("init")
+    path = shell.folder / "policy.toml"
+    opened = re.sub(r'(?m)^# (?=\[|["*\w]+ = )', "", path.read_text()).splitlines()
+    path.write_text("\n".join(opened))
+    assert "[shell.args.git]" in opened
+    ended = shell.axonkernel("check", "--json")
+    assert ended.json["faults"] == []
+
+
+def test_init_can_write_python(shell: Shell) -> None:
+    """--python writes axon.config.py, which compiles."""
+    assert shell.axonkernel("init", "--python").code == 0
+    text = (shell.folder / "axon.config.py").read_text()
+    compile(text, "axon.config.py", "exec")
+    assert '"default": "deny"' in text
+
+
+@pytest.mark.parametrize("taken", ["policy.toml", "policy.json", "axon.config.py"])
+def test_init_never_overwrites_nor_adds_a_second_one(shell: Shell, taken: str) -> None:
+    """An existing configuration stays as it is, and stays alone."""
+    path = shell.write(taken, "mine")
+    for words in (["init"], ["init", "--python"]):
+        ended = shell.axonkernel(*words)
+        assert ended.code == 1
+        assert "nothing was written" in ended.out
+    assert path.read_text() == "mine"
+    assert [entry.name for entry in shell.folder.iterdir()] == [taken]
+
+
+def test_init_writes_into_a_named_folder(shell: Shell) -> None:
+    """And tells as JSON what it wrote."""
+    (shell.home / "other").mkdir()
+    ended = shell.axonkernel("init", "--json", str(shell.home / "other"))
+    path = Path(ended.json["path"])
+    assert ended.json["written"] is True
+    assert path == shell.home / "other" / "policy.toml"
+    assert stat.S_IMODE(path.stat().st_mode) & 0o022 == 0
+    assert shell.axonkernel("init", str(shell.home / "gone")).code == 2
+
+
+def test_schema_is_one_json_document(shell: Shell) -> None:
+    """It names the policy's fields."""
+    ended = shell.axonkernel("schema")
+    assert ended.code == 0
+    assert {"fs", "net", "shell", "limits"} <= set(ended.json["properties"])
+    assert shell.axonkernel("schema", "--json").out == ended.out
