@@ -8,21 +8,27 @@ its answers differ between Python releases.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 __all__ = [
     "Address",
     "Network",
+    "Number",
+    "address_number",
     "canonical_host",
     "is_private",
     "literal",
     "needs_own_entry",
     "network_needs_own_entry",
+    "number_is_private",
     "unwrap",
 ]
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+#: An address as its IP version and its number.
+Number = tuple[int, int]
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}\Z")
@@ -66,10 +72,18 @@ _LOW_32 = (1 << 32) - 1
 
 def _spans(networks: tuple[Network, ...], version: int) -> tuple[tuple[int, int], ...]:
     return tuple(
-        (int(network.network_address), int(network.broadcast_address))
-        for network in networks
-        if network.version == version
+        sorted(
+            (int(network.network_address), int(network.broadcast_address))
+            for network in networks
+            if network.version == version
+        )
     )
+
+
+def _within(spans: tuple[tuple[int, int], ...], number: int) -> bool:
+    """Whether a number lies in one of some sorted, disjoint spans."""
+    at = bisect_right(spans, (number, 1 << 128)) - 1
+    return at >= 0 and number <= spans[at][1]
 
 
 _PRIVATE_SPANS = {version: _spans(_PRIVATE, version) for version in (4, 6)}
@@ -101,11 +115,23 @@ def canonical_host(text: str) -> str:
 
 def literal(host: str) -> Address | None:
     """The address a canonical host stands for, or None for a name."""
+    number = address_number(host)
+    if number is None:
+        return None
+    return IPv4Address(number[1]) if number[0] == 4 else IPv6Address(number[1])
+
+
+def address_number(host: str) -> Number | None:
+    """The address a canonical host stands for as version and number, or None for a name."""
     if ":" in host:
-        return IPv6Address(host)
-    if host[-1:].isdigit() and _is_quad(host):
-        return IPv4Address(host)
-    return None
+        return 6, int(IPv6Address(host))
+    if not host[-1].isdigit():
+        return None
+    # A canonical host that ends in a digit can be a name: only four parts are an address.
+    parts = host.split(".")
+    if len(parts) != 4 or not parts[3].isdigit():
+        return None
+    return 4, int(parts[0]) << 24 | int(parts[1]) << 16 | int(parts[2]) << 8 | int(parts[3])
 
 
 def unwrap(ip: Address) -> Address:
@@ -128,15 +154,17 @@ def is_private(ip: Address) -> bool:
     Private, loopback, link-local, shared, documentation, multicast, reserved, metadata.
     """
     inner = unwrap(ip)
-    number = int(inner)
-    return any(low <= number <= high for low, high in _PRIVATE_SPANS[inner.version])
+    return number_is_private((inner.version, int(inner)))
 
 
-def needs_own_entry(ip: Address) -> bool:
+def number_is_private(number: Number) -> bool:
+    """The same for the result of :func:`address_number`."""
+    return _within(_PRIVATE_SPANS[number[0]], number[1])
+
+
+def needs_own_entry(number: Number) -> bool:
     """True for link-local and metadata addresses, which no broad entry grants."""
-    inner = unwrap(ip)
-    number = int(inner)
-    return any(low <= number <= high for low, high in _OWN_SPANS[inner.version])
+    return _within(_OWN_SPANS[number[0]], number[1])
 
 
 def network_needs_own_entry(network: Network) -> bool:

@@ -193,10 +193,9 @@ def normalize(path: str) -> str:
 
 #: Characters that bash gives a meaning when they stand outside quotes.
 _SHELL = frozenset("|&;<>()$`\n*?[]{}")
-_RESERVED = frozenset(
-    """
-    ! [[ case coproc do done elif else esac fi for function if in select then time until while
-    """.split()
+_RESERVED = re.compile(
+    r"(?:!|\[\[|case|coproc|do|done|elif|else|esac|fi|for|function|if|in|select|then|time"
+    r"|until|while)\Z"
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]]*\])?\+?=")
 
@@ -243,7 +242,7 @@ def needs_shell(text: str) -> bool:
         start = not quote and text[at] in " \t"
         at += 1
     words = split_words(text)
-    return bool(words) and words[0] in _RESERVED
+    return bool(words) and _RESERVED.match(words[0]) is not None
 
 
 def _ends_closed(text: str) -> bool:

@@ -1,0 +1,255 @@
+"""Decisions: a policy compiled once, then asked.
+
+``decide`` is pure, total and deterministic. Precedence: deny, then escalate, then allow, then
+deny; the order of lines in a policy never matters. A fault inside is a denial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from attrs import frozen
+
+from axonkernel.policy.match import split_words
+from axonkernel.policy.model import Policy
+from axonkernel.policy.request import (
+    AnyRequest,
+    ConnectRequest,
+    Decision,
+    EnvRequest,
+    Match,
+    PathRequest,
+    ProcessRequest,
+    Request,
+    ShellRequest,
+    Subject,
+    ToolRequest,
+    strictest,
+)
+from axonkernel.policy.rules.env import EnvRules, malformed_name
+from axonkernel.policy.rules.fs import BoxGrants, FsRules
+from axonkernel.policy.rules.net import NetRules, canonical_target
+from axonkernel.policy.rules.shell import STANDARD_PATH, ShellRules
+from axonkernel.policy.rules.tools import ToolsRules
+from axonkernel.policy.wellformed import (
+    LONGEST_PATH,
+    MOST_TEXT,
+    argv_fault,
+    malformed,
+    too_complex,
+    tool_fault,
+)
+
+__all__ = ["STANDARD_PATH", "BoxGrants", "Judge", "Ruleset", "Stack", "compile"]
+
+_CLOSED = "the block is absent and default is deny"
+
+
+class Judge(Protocol):
+    """Anything that answers requests: one ruleset, or a stack of them."""
+
+    def decide(self, request: AnyRequest) -> Decision:
+        """The answer to one request."""
+
+    def matches(self, request: AnyRequest) -> tuple[Match, ...]:
+        """Every rule that spoke about it."""
+
+
+def compile(
+    policy: Policy,
+    *,
+    path: tuple[str, ...] = STANDARD_PATH,
+    layer: str = "policy",
+    boxed: BoxGrants | None = None,
+) -> Ruleset:
+    """A policy as tables.
+
+    Arguments:
+        path: folders where bare program names are looked up, unless ``shell.path`` says.
+        layer: what decisions by its rules name as their layer.
+        boxed: what a box grants by itself, when the agent runs in one.
+
+    Raises ValueError for a policy that :func:`axonkernel.policy.parse.parse` would refuse.
+    """
+    closed = policy.closed()
+
+    def absent(block: str) -> str:
+        return _CLOSED if getattr(policy, block) is None else ""
+
+    env = EnvRules(closed.env, layer=layer, absent=absent("env")) if closed.env else None
+    fs, net, shell, tools = closed.fs, closed.net, closed.shell, closed.tools
+    return Ruleset(
+        policy,
+        fs=FsRules(fs, layer=layer, absent=absent("fs"), boxed=boxed) if fs else None,
+        net=NetRules(net, layer=layer, absent=absent("net")) if net else None,
+        shell=ShellRules(shell, layer=layer, absent=absent("shell"), path=path, env=env)
+        if shell
+        else None,
+        env=env,
+        tools=ToolsRules(tools, layer=layer, absent=absent("tools")) if tools else None,
+    )
+
+
+class Ruleset:
+    """One compiled policy; made by :func:`compile`."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        fs: FsRules | None,
+        net: NetRules | None,
+        shell: ShellRules | None,
+        env: EnvRules | None,
+        tools: ToolsRules | None,
+    ) -> None:
+        self.policy = policy
+        self.fs, self.net, self.shell, self.env, self.tools = fs, net, shell, env, tools
+        self._judges: dict[type, Callable[[Any], Decision]] = {
+            PathRequest: self._path,
+            ConnectRequest: self._connect,
+            ProcessRequest: self._process,
+            ShellRequest: self._line,
+            EnvRequest: self._variable,
+            ToolRequest: self._tool,
+        }
+
+    def decide(self, request: AnyRequest) -> Decision:
+        """The answer to one request. Never raises."""
+        try:
+            return self._judges[type(request)](request)
+        except Exception as error:
+            return Decision("deny", "internal", "builtin", "builtin", "", repr(error))
+
+    def _path(self, request: PathRequest) -> Decision:
+        path = request.path
+        if len(path) > LONGEST_PATH:
+            return too_complex(f"a path of {len(path)} characters")
+        if "\0" in path or not path.startswith("/"):
+            return malformed(path, "a path is absolute and has no NUL")
+        if self.fs is None:
+            return _open("fs.write" if request.write else "fs.read", "$.fs", path)
+        return self.fs.judge(request)
+
+    def _connect(self, request: ConnectRequest) -> Decision:
+        try:
+            target = canonical_target(request.host)
+        except ValueError as error:
+            return malformed(request.host[:300], str(error)[:600])
+        if not 1 <= request.port <= 65535 or request.protocol not in ("tcp", "udp"):
+            return malformed(request.host, "a port is 1 to 65535, a protocol tcp or udp")
+        if self.net is None:
+            return _open("net.host", "$.net", request.host)
+        return self.net.judge(request, target)
+
+    def _process(self, request: ProcessRequest) -> Decision:
+        if fault := argv_fault(request):
+            return fault
+        if self.shell is not None:
+            return self.shell.judge(request)
+        asked = [_open("shell.program", "$.shell", request.argv[0])]
+        if self.env is not None:
+            asked += [self._assignment(name) for name in request.env]
+        return strictest(reversed(asked))
+
+    def _assignment(self, name: str) -> Decision:
+        if malformed_name(name):
+            return malformed(name, "not a variable name")
+        assert self.env is not None
+        return self.env.judge_set(name)
+
+    def _line(self, request: ShellRequest) -> Decision:
+        if len(request.line) > MOST_TEXT:
+            return too_complex(f"a line of {len(request.line)} characters")
+        if "\0" in request.line:
+            return malformed(request.line[:200], "a NUL byte")
+        if self.shell is None:
+            return _open("shell.raw", "$.shell", request.line[:200])
+        if refused := self.shell.judge_line(request):
+            return refused
+        return self._process(_as_process(request))
+
+    def _variable(self, request: EnvRequest) -> Decision:
+        if malformed_name(request.name):
+            return malformed(request.name, "not a variable name")
+        if len(request.name) > MOST_TEXT:
+            return too_complex("a variable name")
+        if self.env is None:
+            return _open("env.name", "$.env", request.name)
+        return self.env.judge(request.name)
+
+    def _tool(self, request: ToolRequest) -> Decision:
+        if fault := tool_fault(request):
+            return fault
+        if self.tools is None:
+            own = _open("tool", "$.tools", request.name)
+        else:
+            own = self.tools.judge(request)
+        if not request.subjects:
+            return own
+        return strictest([own, *map(self.decide, _subject_requests(request.subjects))])
+
+    def matches(self, request: AnyRequest) -> tuple[Match, ...]:
+        """Every rule that spoke about a request, for ``explain``. May be slow."""
+        try:
+            return tuple(self._matches(request))
+        except ValueError:
+            return ()  # malformed: no rule was asked
+
+    def _matches(self, request: AnyRequest) -> Iterator[Match]:
+        if isinstance(request, ToolRequest):
+            if self.tools is not None:
+                yield from self.tools.matches(request)
+            for part in _subject_requests(request.subjects):
+                yield from self._matches(part)
+        elif isinstance(request, PathRequest) and self.fs is not None:
+            yield from self.fs.matches(request)
+        elif isinstance(request, ConnectRequest) and self.net is not None:
+            yield from self.net.matches(request, canonical_target(request.host))
+        elif isinstance(request, EnvRequest) and self.env is not None:
+            yield from self.env.matches(request.name)
+        elif isinstance(request, ProcessRequest | ShellRequest) and self.shell is not None:
+            if isinstance(request, ShellRequest):
+                if self.shell.judge_line(request) is not None:
+                    return
+                request = _as_process(request)
+            yield from self.shell.matches(request)
+
+
+@frozen
+class Stack:
+    """Several rulesets over each other: the strictest answer wins, the first of equals."""
+
+    rulesets: tuple[Ruleset, ...]
+
+    def decide(self, request: AnyRequest) -> Decision:
+        """The answer to one request. Never raises."""
+        decisions = [ruleset.decide(request) for ruleset in self.rulesets]
+        if not decisions:
+            return Decision("deny", "internal", "builtin", "builtin", "", "an empty stack")
+        return strictest(decisions)
+
+    def matches(self, request: AnyRequest) -> tuple[Match, ...]:
+        """Every rule of every layer that spoke about a request."""
+        return tuple(match for each in self.rulesets for match in each.matches(request))
+
+
+def _open(code: str, rule: str, subject: str) -> Decision:
+    return Decision("allow", code, rule, "default", subject, "not declared")
+
+
+def _as_process(request: ShellRequest) -> ProcessRequest:
+    return ProcessRequest(split_words(request.line), request.cwd)
+
+
+def _subject_requests(subjects: tuple[Subject, ...]) -> Iterator[AnyRequest]:
+    """What a tool's typed subjects ask of the other blocks."""
+    for subject in subjects:
+        value = subject.value
+        if subject.kind == "argv":
+            yield ProcessRequest(split_words(value) if isinstance(value, str) else value)
+        elif isinstance(value, str) and subject.kind in ("read", "write"):
+            yield PathRequest(value, write=subject.kind == "write")
+        elif isinstance(value, str) and subject.kind == "host":
+            yield Request.connect(value)

@@ -1,0 +1,42 @@
+"""What is read-only inside write grants unless ``fs.protect`` says otherwise.
+
+Files that something outside the box runs or obeys later: an agent that can write them has
+left the box with a delay.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["DEFAULT_PROTECT", "DEVICES", "NEVER_BROUGHT"]
+
+_NAMES: Final = (
+    # git runs hooks, and programs its configuration names
+    ".git/hooks", ".git/config", ".git/config.worktree", ".git/info/attributes",
+    ".git/modules/**/hooks", ".git/modules/**/config", ".gitmodules", ".gitconfig",
+    ".githooks", ".husky", ".pre-commit-config.yaml",
+    # shells and environment loaders read these when a person starts them
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
+    ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc",
+    ".inputrc", ".envrc", ".direnvrc", ".mise.toml", ".tool-versions",
+    ".config/fish", ".config/autostart", ".config/systemd", ".ssh",
+    # editors run tasks from these, other agents obey them
+    ".vscode", ".idea", ".zed", ".nvim.lua", ".exrc", ".vimrc", ".emacs.d", ".dir-locals.el",
+    ".devcontainer", ".claude", ".cursor", ".codex", ".gemini", ".mcp.json",
+    # what decides about the agent itself
+    "axon.config.py", "policy.toml", "policy.json", ".axonkernel",
+)  # fmt: skip
+
+#: Path patterns, since the default holds in every write grant.
+DEFAULT_PROTECT: Final = tuple(f"/**/{name}" for name in _NAMES)
+
+#: Devices that hold no data and control nothing; always usable.
+DEVICES: Final = tuple(
+    f"/dev/{name}"
+    for name in (
+        "null", "zero", "full", "random", "urandom", "tty", "fd", "stdin", "stdout", "stderr",
+    )
+)  # fmt: skip
+
+#: Folders of the running host that a grant of a folder above does not bring along.
+NEVER_BROUGHT: Final = ("/dev", "/run", "/tmp")

@@ -1,0 +1,1 @@
+"""The rules of each block of a policy, compiled: one file per kind of request."""

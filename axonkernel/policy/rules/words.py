@@ -1,0 +1,196 @@
+"""Argument rules of one program: loose for deny and escalate, strict for allow.
+
+A rule that forbids must not be dodged by word order; one that permits must not be widened
+by it. Loose: each token of the pattern matches some word. Strict: token by token, where a
+final ``*`` of its own stands for any number of further words. A glued star (``status*``)
+stays inside its word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from axonkernel.policy.globs import GlobTable, Test, argument_glob
+from axonkernel.policy.match import pattern_tokens
+from axonkernel.policy.model import ArgsRules, Verdict
+from axonkernel.policy.profiles import Profile, Subcommand, find_subcommand
+from axonkernel.policy.request import Argv, Match
+from axonkernel.policy.tables import Rule, rules
+
+__all__ = ["WordsRules", "WordsVerdict"]
+
+
+class _Pattern(NamedTuple):
+    rule: Rule
+    tokens: tuple[str, ...]
+    tests: tuple[Test, ...]
+
+
+class WordsVerdict(NamedTuple):
+    """What argument rules say: a verdict (None is no opinion), and why."""
+
+    verdict: Verdict | None
+    path: str
+    detail: str = ""
+
+
+def _pattern(rule: Rule) -> _Pattern:
+    tokens = pattern_tokens(rule.text)
+    return _Pattern(rule, tokens, tuple(argument_glob(token) for token in tokens))
+
+
+class _AnyOrder:
+    """Patterns each of whose tokens must match some word, found by one of them."""
+
+    def __init__(self) -> None:
+        self.any = False
+        self._always: list[Rule] = []
+        self._keyed: list[tuple[str, _Pattern]] = []
+        self._table: GlobTable[_Pattern] = GlobTable(())
+
+    def add(self, pattern: _Pattern) -> None:
+        self.any = True
+        if not pattern.tokens:
+            self._always.append(pattern.rule)
+            return
+        # A token without a star is the fastest to find a pattern by.
+        key = next((token for token in pattern.tokens if "*" not in token), pattern.tokens[0])
+        self._keyed.append((key, pattern))
+
+    def seal(self) -> None:
+        self._table = GlobTable(self._keyed)
+
+    def find(self, words: Argv) -> list[Rule]:
+        found = list(self._always)
+        if not self._keyed:
+            return found
+        seen: dict[str, bool] = {}
+        candidates = {id(p): p for word in dict.fromkeys(words) for p in self._table.find(word)}
+        for pattern in candidates.values():
+            if _all_match(pattern, words, seen):
+                found.append(pattern.rule)
+        return found
+
+
+def _all_match(pattern: _Pattern, words: Argv, seen: dict[str, bool]) -> bool:
+    for token, test in zip(pattern.tokens, pattern.tests, strict=True):
+        if token not in seen:
+            seen[token] = any(map(test, words))
+        if not seen[token]:
+            return False
+    return True
+
+
+class _Loose:
+    """Patterns that match in any order, by subcommand where the program has some."""
+
+    def __init__(self, lines: Iterable[Rule], by_subcommand: bool) -> None:
+        self._no_words: list[Rule] = []
+        self._words = _AnyOrder()
+        heads: dict[str, _AnyOrder] = {}
+        for pattern in map(_pattern, lines):
+            short = _without_final_stars(pattern)
+            if not pattern.tokens:
+                self._no_words.append(pattern.rule)
+            elif by_subcommand and short.tokens:
+                head = heads.setdefault(short.tokens[0], _AnyOrder())
+                head.add(short._replace(tokens=short.tokens[1:], tests=short.tests[1:]))
+            else:
+                self._words.add(short)
+        for table in (self._words, *heads.values()):
+            table.seal()
+        self._heads = GlobTable(heads.items())
+        self.any = bool(heads or self._no_words or self._words.any)
+
+    def find(self, words: Argv, subcommand: str | None) -> list[Rule]:
+        if not self.any:
+            return []
+        found = self._words.find(words) if words else [*self._no_words, *self._words.find(words)]
+        if subcommand is not None:
+            for head in self._heads.find(subcommand):
+                found += head.find(words)
+        return found
+
+
+def _without_final_stars(pattern: _Pattern) -> _Pattern:
+    """A final ``*`` matches any words or none, so it says nothing in a loose pattern."""
+    count = len(pattern.tokens)
+    while count and pattern.tokens[count - 1] == "*":
+        count -= 1
+    return pattern._replace(tokens=pattern.tokens[:count], tests=pattern.tests[:count])
+
+
+class _Strict:
+    """Patterns found by their first token, then tried position by position."""
+
+    def __init__(self, lines: Iterable[Rule]) -> None:
+        self._no_words: list[Rule] = []
+        keyed: list[tuple[str, _Pattern]] = []
+        for pattern in map(_pattern, lines):
+            if pattern.tokens in ((), ("*",)):
+                self._no_words.append(pattern.rule)
+            if pattern.tokens:
+                keyed.append((pattern.tokens[0], pattern))
+        self._table = GlobTable(keyed)
+
+    def find(self, words: Argv) -> list[Rule]:
+        if not words:
+            return list(self._no_words)
+        return [p.rule for p in self._table.find(words[0]) if _in_order(p, words)]
+
+
+def _in_order(pattern: _Pattern, words: Argv) -> bool:
+    tests = pattern.tests
+    if pattern.tokens[-1] == "*":
+        tests = tests[:-1]
+        if len(words) < len(tests):
+            return False
+    elif len(words) != len(tests):
+        return False
+    return all(test(word) for test, word in zip(tests, words, strict=False))
+
+
+class WordsRules:
+    """The argument rules of one program, as tables."""
+
+    def __init__(self, path: str, args: ArgsRules, profile: Profile | None) -> None:
+        subcommands = profile is not None and profile.subcommands
+        self._profile = profile if subcommands else None
+        self._path = path
+        self._deny = _Loose(rules(f"{path}.deny", args.deny), subcommands)
+        self._escalate = _Loose(rules(f"{path}.escalate", args.escalate), subcommands)
+        self._allow = None if args.allow is None else _Strict(rules(f"{path}.allow", args.allow))
+
+    def judge(self, words: Argv, unseen: bool) -> WordsVerdict:
+        """The verdict on a program's words; ``unseen`` when more will be added to them."""
+        found = self._subcommand(words)
+        if denied := self._deny.find(words, found.name):
+            return WordsVerdict("deny", min(denied).path)
+        if unseen:
+            return WordsVerdict("escalate", self._path, "it is fed words that cannot be seen")
+        if found.unknown and (self._deny.any or self._escalate.any):
+            detail = f"{found.unknown} is not a known option, so the subcommand is not known"
+            return WordsVerdict("escalate", self._path, detail)
+        if asked := self._escalate.find(words, found.name):
+            return WordsVerdict("escalate", min(asked).path)
+        if self._allow is None:
+            return WordsVerdict(None, self._path)
+        if allowed := self._allow.find(words):
+            return WordsVerdict("allow", min(allowed).path)
+        return WordsVerdict("deny", f"{self._path}.allow", "no pattern matches its words")
+
+    def _subcommand(self, words: Argv) -> Subcommand:
+        if self._profile is None:
+            return Subcommand(None)
+        return find_subcommand(self._profile, words)
+
+    def matches(self, words: Argv) -> Iterator[Match]:
+        """Every pattern that matches the words."""
+        found = self._subcommand(words).name
+        for rule in self._deny.find(words, found):
+            yield Match("deny", rule.path, rule.text)
+        for rule in self._escalate.find(words, found):
+            yield Match("escalate", rule.path, rule.text)
+        for rule in self._allow.find(words) if self._allow is not None else ():
+            yield Match("allow", rule.path, rule.text)
