@@ -85,7 +85,9 @@ def _read_protect(entry: Any, place: Place) -> tuple[str, ...] | None:
     return paths
 
 
-_protect = Kind(_read_protect, {"anyOf": [{"const": False}, listed(path).schema]})
+_protect = Kind(
+    _read_protect, {"anyOf": [{"const": False}, listed(path).schema]}, listed(path).write
+)
 
 fs = Block(
     FsPolicy,

@@ -186,4 +186,6 @@ def mapped(key: Kind, item: Kind, key_schema: Mapping[str, Any] | None = None) -
     schema = {"type": "object", "additionalProperties": item.schema}
     if key_schema:
         schema["propertyNames"] = key_schema
-    return Kind(read, schema, lambda pairs: {name: item.write(entry) for name, entry in pairs})
+    return Kind(
+        read, schema, lambda pairs: {key.write(name): item.write(entry) for name, entry in pairs}
+    )

@@ -14,8 +14,8 @@ _CONFUSABLE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "LISU")
 def deception(text: str) -> str | None:
     """What a reader of ``text`` could be misled by, in a few words, or None.
 
-    Invisible and direction-changing characters, letters of two scripts in one word,
-    compatibility forms such as full-width letters, and encoded international host names.
+    Invisible and direction-changing characters, letters of two scripts in one word, other
+    forms of ASCII such as full-width letters, and encoded international host names.
     """
     if text.isascii():
         return _encoded_name(text)
@@ -27,9 +27,10 @@ def deception(text: str) -> str | None:
     for word in re.findall(r"\w+", text):
         if mixed := _mixed_scripts(word):
             return mixed
-    plain = unicodedata.normalize("NFKC", text)
-    if plain != unicodedata.normalize("NFC", text):
-        return f"characters that look like {plain!r}"
+    for character in text:
+        plain = unicodedata.normalize("NFKC", character)
+        if not character.isascii() and plain.isascii():
+            return f"a character that looks like {plain!r}, U+{ord(character):04X}"
     return None
 
 

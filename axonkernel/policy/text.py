@@ -62,8 +62,9 @@ def _data(text: str, format: Format) -> tuple[Any, list[Fault]]:
     except json.JSONDecodeError as error:
         place.fault(f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})")
     except tomllib.TOMLDecodeError as error:
-        # Its text ends in the line and column, also for a key that is written twice.
-        place.fault(f"is not TOML: {error}")
+        # Its text ends in the line and column, but at the end of the text.
+        last = f"the end, line {text.count(chr(10)) + 1}"
+        place.fault(f"is not TOML: {error}".replace("end of document", last))
     except RecursionError:
         place.fault("is nested too deep to be a policy")
     except ValueError as error:  # a number with thousands of digits

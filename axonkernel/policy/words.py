@@ -107,11 +107,11 @@ def _read_name(value: Any, place: Place) -> str | None:
 def _read_variable(value: Any, place: Place) -> str | None:
     """A variable name, or a prefix and ``*``."""
     if isinstance(value, str) and value.endswith("*"):
-        stem = value.rstrip("*")
-        known = "*" if value == "*" else _read_name(stem, place) if stem else None
-        if known is None and not stem:
-            return place.fault("has more than one *", value, '"*"')
-        return None if known is None else f"{stem}*"
+        stem = value[:-1]
+        if _WILD.search(stem):
+            hint = spelled(_WILD.sub("", stem) + "*")
+            return place.fault("takes one *, at the end", value, hint)
+        return value if not stem or _read_name(stem, place) is not None else None
     name = _read_name(value, place)
     if name is not None and is_control(name):
         return place.fault(
