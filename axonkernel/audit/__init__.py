@@ -1,0 +1,35 @@
+"""The append-only record of every decision, escalation and box.
+
+:class:`AuditSink` is all the kernel needs to know; a session inside a box stands in for the
+file with its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from axonkernel.audit.fields import request_fields
+from axonkernel.audit.log import AuditLog, default_path
+from axonkernel.audit.redact import Redactor
+from axonkernel.audit.verify import AuditFault, verify
+
+__all__ = [
+    "AuditFault",
+    "AuditLog",
+    "AuditSink",
+    "Redactor",
+    "default_path",
+    "request_fields",
+    "verify",
+]
+
+
+class AuditSink(Protocol):
+    """Where records go."""
+
+    def record(self, kind: str, /, **fields: Any) -> str:
+        """Store one record and return its id; when this returns, the record is kept.
+
+        Raises AuditError when it cannot be stored: what it is about must then not happen.
+        """
+        ...

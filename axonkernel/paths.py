@@ -1,0 +1,133 @@
+"""Paths as the system has them: symlinks resolved, before any rule is asked about them.
+
+The policy itself is parsed without touching the system; what depends on the disk is here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+
+from attrs import evolve
+
+from axonkernel.policy.globs import is_glob
+from axonkernel.policy.model import Policy
+from axonkernel.policy.protect import DEFAULT_PROTECT
+
+__all__ = [
+    "canonical_policy",
+    "default_protect",
+    "loaded_files",
+    "resolve",
+    "resolve_entry",
+    "state_folder",
+]
+
+def resolve(path: str, cwd: str = "/") -> str:
+    """``path`` as an absolute path without symlinks; the leaf need not exist.
+
+    A path with a NUL byte is joined and returned as it is: no system call takes it, and
+    ``decide`` refuses it.
+
+    Arguments:
+        path: absolute, or relative to ``cwd``. ``~`` is an ordinary character here.
+        cwd: absolute folder that a relative path counts from.
+    """
+    joined = os.path.join(cwd, path)
+    if "\0" in joined:
+        return joined
+    return os.path.realpath(joined)
+
+
+def resolve_entry(path: str, cwd: str = "/") -> str:
+    """Like :func:`resolve`, but a symlink in the last place is itself meant, not its target."""
+    joined = os.path.join(cwd, path)
+    folder, name = os.path.split(joined.rstrip("/") or "/")
+    if "\0" in joined or name in ("", ".", ".."):
+        return resolve(joined)
+    return os.path.join(os.path.realpath(folder), name)
+
+
+def canonical_policy(policy: Policy) -> Policy:
+    """``policy`` with the symlinks in its path grants resolved, as requests will be.
+
+    A denied or protected path keeps its own spelling as well, so that it still holds when
+    the symlink is replaced later. Patterns have the part before their first wildcard
+    resolved.
+    """
+    if policy.fs is None:
+        return policy
+    fs = policy.fs
+    return evolve(
+        policy,
+        fs=evolve(
+            fs,
+            read=_unique(_resolve_pattern(path) for path in fs.read),
+            write=_unique(_resolve_pattern(path) for path in fs.write),
+            deny=_with_resolved(fs.deny),
+            protect=None if fs.protect is None else _with_resolved(fs.protect),
+            unsafe=_with_resolved(fs.unsafe),
+        ),
+    )
+
+
+def default_protect(
+    write: Iterable[str], *, entry: str | None = None, loaded: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """What ``fs.protect`` means when it is not written: paths and patterns, absolute.
+
+    Arguments:
+        write: the write grants, absolute, symlinks resolved.
+        entry: the agent's own file, or None.
+        loaded: files that a process outside the box has loaded, such as
+            :func:`loaded_files`; only those inside a grant count.
+    """
+    grants = tuple(write)
+    files = [*loaded, *([entry] if entry else [])]
+    inside = (path for path in map(os.path.realpath, files) if _within(path, grants))
+    return _unique([*DEFAULT_PROTECT, *inside])
+
+
+def loaded_files() -> tuple[str, ...]:
+    """What this process has imported: the folder of each package, the file of each module.
+
+    Packages as a whole, since a box has one mount for each of these.
+    """
+    found = []
+    for name, module in list(sys.modules.items()):
+        if "." not in name:
+            folders = getattr(module, "__path__", None)
+            found += list(folders) if folders else [getattr(module, "__file__", None)]
+    return _unique(path for path in found if isinstance(path, str) and os.path.isabs(path))
+
+
+def state_folder() -> str:
+    """Where axonkernel keeps its own records; no box ever reaches it."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):  # a relative one is to be ignored (XDG base directories)
+        state = os.path.expanduser("~/.local/state")
+    return os.path.join(state, "axonkernel")
+
+
+def _with_resolved(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return _unique(spelling for path in paths for spelling in (path, _resolve_pattern(path)))
+
+
+def _resolve_pattern(path: str) -> str:
+    if not is_glob(path):
+        return os.path.realpath(path)
+    parts = path.split("/")
+    first = next(index for index, part in enumerate(parts) if "*" in part)
+    literal = "/".join(parts[:first])
+    if not literal:
+        return path
+    return "/".join([os.path.realpath(literal).rstrip("/"), *parts[first:]])
+
+
+def _within(path: str, grants: Iterable[str]) -> bool:
+    return any(path == grant or path.startswith(f"{grant.rstrip('/')}/") for grant in grants)
+
+
+def _unique(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(paths))

@@ -1,0 +1,98 @@
+"""Paths are resolved the way the system would open them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from axonkernel.paths import canonical_policy, default_protect, resolve, resolve_entry
+from axonkernel.policy.model import FsPolicy, Policy
+
+
+def test_relative_paths_count_from_cwd(tmp_path: Path) -> None:
+    """A relative path is joined to the working directory and normalised."""
+    assert resolve("a/../b", str(tmp_path)) == str(tmp_path / "b")
+    assert resolve("/x//y/.", str(tmp_path)) == "/x/y"
+
+
+def test_symlinks_are_resolved_before_dots(tmp_path: Path) -> None:
+    """``link/..`` is the parent of the target, as the kernel has it, not of the link."""
+    (tmp_path / "far" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "deep")
+    assert resolve("link/../x", str(tmp_path)) == str(tmp_path / "far" / "x")
+
+
+def test_a_missing_leaf_below_a_symlink_is_resolved(tmp_path: Path) -> None:
+    """What does not exist yet is judged where it would appear."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert resolve("link/new/file", str(tmp_path)) == str(tmp_path / "real" / "new" / "file")
+
+
+def test_an_entry_keeps_its_own_symlink(tmp_path: Path) -> None:
+    """For removal the link itself is meant; its folder is resolved."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "l").symlink_to("/etc/passwd")
+    (tmp_path / "folder").symlink_to("real")
+    assert resolve_entry("folder/l", str(tmp_path)) == str(tmp_path / "real" / "l")
+    assert resolve_entry("folder/l/", str(tmp_path)) == str(tmp_path / "real" / "l")
+    assert resolve_entry("folder/..", str(tmp_path)) == str(tmp_path)
+
+
+def test_a_nul_byte_stays_for_decide_to_refuse(tmp_path: Path) -> None:
+    """No exception leaks from the system's own check."""
+    assert resolve("a\0b", "/srv") == "/srv/a\0b"
+
+
+def test_a_symlink_loop_ends(tmp_path: Path) -> None:
+    """Two links at each other give a path, in bounded time."""
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert resolve("a", str(tmp_path)).startswith(str(tmp_path))
+
+
+def test_grants_lose_their_symlinks(tmp_path: Path) -> None:
+    """A granted link grants its target, which is what requests will name."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    link, real = str(tmp_path / "link"), str(tmp_path / "real")
+    policy = canonical_policy(Policy(fs=FsPolicy(read=(link,), write=(f"{link}/new",))))
+    assert policy.fs is not None
+    assert policy.fs.read == (real,)
+    assert policy.fs.write == (f"{real}/new",)
+
+
+def test_denied_links_hold_under_both_names(tmp_path: Path) -> None:
+    """A denied link is denied where it points and where it stands."""
+    (tmp_path / "real").write_text("")
+    (tmp_path / "link").symlink_to("real")
+    link, real = str(tmp_path / "link"), str(tmp_path / "real")
+    policy = canonical_policy(Policy(fs=FsPolicy(read=(str(tmp_path),), deny=(link,))))
+    assert policy.fs is not None
+    assert policy.fs.deny == (link, real)
+
+
+def test_patterns_are_resolved_up_to_their_first_wildcard(tmp_path: Path) -> None:
+    """The literal part of a denied pattern follows links; the pattern stays a pattern."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    pattern = f"{tmp_path}/link/**/*.key"
+    policy = canonical_policy(Policy(fs=FsPolicy(read=("/",), deny=(pattern, "/**/.env"))))
+    assert policy.fs is not None
+    assert policy.fs.deny == (pattern, f"{tmp_path}/real/**/*.key", "/**/.env")
+
+
+def test_a_policy_without_fs_is_unchanged() -> None:
+    """No block, nothing to resolve."""
+    assert canonical_policy(Policy()) == Policy()
+
+
+def test_protected_files_are_those_inside_write_grants(tmp_path: Path) -> None:
+    """The entry file and loaded files count only where the agent could write them."""
+    entry, inside = tmp_path / "agent.py", tmp_path / "lib.py"
+    entry.write_text("")
+    found = default_protect(
+        [str(tmp_path)], entry=str(entry), loaded=[str(inside), "/usr/lib/other.py"]
+    )
+    assert str(entry) in found and str(inside) in found
+    assert "/usr/lib/other.py" not in found
+    assert "/**/.git/hooks" in found
