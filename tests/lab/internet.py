@@ -150,7 +150,8 @@ class Internet:
     def seen(self, kind: str, address: str = "", port: int = 0) -> list[Record]:
         """The records of a kind, to an address and a port when given."""
         return [
-            record for record in self.records()
+            record
+            for record in self.records()
             if record.kind == kind and address in ("", record.address) and port in (0, record.port)
         ]
 
@@ -182,13 +183,20 @@ class Internet:
         """
         home = "/root" if not user else "/"
         command = processes.entering(
-            argv, target=self._client, namespaces="--net --mount", uid=user or 0,
-            cwd=str(cwd or "/"), env=processes.floor(home, user or 0) | dict(env or {}),
+            argv,
+            target=self._client,
+            namespaces="--net --mount",
+            uid=user or 0,
+            cwd=str(cwd or "/"),
+            env=processes.floor(home, user or 0) | dict(env or {}),
         )
         process = processes.start(
-            command, text=True, errors="replace",
+            command,
+            text=True,
+            errors="replace",
             stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         return processes.finish(process, argv, input, timeout_s)
 
@@ -204,8 +212,12 @@ class Internet:
         self._read()
         self._link(self._server.pid)
         self._ask(
-            "listen", addresses=[*ADDRESSES.values()], echo=ECHO_PORTS, http=HTTP_PORTS,
-            udp=UDP_PORTS, tap="far" if self._tap else "",
+            "listen",
+            addresses=[*ADDRESSES.values()],
+            echo=ECHO_PORTS,
+            http=HTTP_PORTS,
+            udp=UDP_PORTS,
+            tap="far" if self._tap else "",
         )
         self._fill_zone()
 
@@ -238,9 +250,7 @@ class Internet:
             'target=$(readlink -f /etc/resolv.conf) && mount --bind "$1" "$target" && '
             "ip link set lo up && echo ready && exec cat"
         )
-        holder = self._child(
-            ["unshare", "--net", "--mount", "sh", "-c", script, "sh", str(resolv)]
-        )
+        holder = self._child(["unshare", "--net", "--mount", "sh", "-c", script, "sh", str(resolv)])
         assert holder.stdout
         ready, _, _ = select.select([holder.stdout], [], [], ANSWER_S)
         if not ready or holder.stdout.readline() != "ready\n":
@@ -248,21 +258,27 @@ class Internet:
         return holder.pid
 
     def _link(self, server: int) -> None:
-        self._ip(server, [
-            "link set lo up",
-            f"link add far type veth peer name near netns {self._client}",
-            f"address add {FAR4}/30 dev far",
-            f"address add {FAR6}/64 dev far nodad",
-            "link set far up",
-            *(f"address add {a} dev lo{' nodad' * (':' in a)}" for a in ADDRESSES.values()),
-        ])
-        self._ip(self._client, [
-            f"address add {NEAR4}/30 dev near",
-            f"address add {NEAR6}/64 dev near nodad",
-            "link set near up",
-            f"route add default via {FAR4}",
-            f"route add default via {FAR6} dev near",
-        ])
+        self._ip(
+            server,
+            [
+                "link set lo up",
+                f"link add far type veth peer name near netns {self._client}",
+                f"address add {FAR4}/30 dev far",
+                f"address add {FAR6}/64 dev far nodad",
+                "link set far up",
+                *(f"address add {a} dev lo{' nodad' * (':' in a)}" for a in ADDRESSES.values()),
+            ],
+        )
+        self._ip(
+            self._client,
+            [
+                f"address add {NEAR4}/30 dev near",
+                f"address add {NEAR6}/64 dev near nodad",
+                "link set near up",
+                f"route add default via {FAR4}",
+                f"route add default via {FAR6} dev near",
+            ],
+        )
 
     @staticmethod
     def _ip(pid: int, commands: Sequence[str]) -> None:
@@ -270,8 +286,13 @@ class Internet:
             ["ip", "-batch", "-"], target=pid, namespaces="--net", env={"PATH": processes.PATH}
         )
         done = subprocess.run(
-            command, input="\n".join(commands) + "\n", text=True, capture_output=True,
-            timeout=ANSWER_S, check=False, env={"PATH": processes.PATH},
+            command,
+            input="\n".join(commands) + "\n",
+            text=True,
+            capture_output=True,
+            timeout=ANSWER_S,
+            check=False,
+            env={"PATH": processes.PATH},
         )
         if done.returncode:
             raise LabUnavailable(f"the namespaces cannot be linked: {done.stderr.strip()}")

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import selectors
 import socket
 import struct
-import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -54,8 +54,9 @@ class Zone:
             if alias is None:
                 self.add(reply, name, kind, entry)
                 break
-            reply.answer.append(dns.rrset.from_text(f"{name}.", entry["ttl"], "IN", "CNAME",
-                                                    f"{alias}."))
+            reply.answer.append(
+                dns.rrset.from_text(f"{name}.", entry["ttl"], "IN", "CNAME", f"{alias}.")
+            )
             name = alias
         return reply
 
@@ -87,10 +88,15 @@ class Listeners:
 
     def note(self, kind: str, local: Any, remote: Any, data: bytes | str = b"") -> None:
         text = data if isinstance(data, str) else data.decode("latin-1")
-        self.records.append({
-            "kind": kind, "address": plain(local[0]), "port": local[1],
-            "source": plain(remote[0]), "data": text[:CHUNK],
-        })
+        self.records.append(
+            {
+                "kind": kind,
+                "address": plain(local[0]),
+                "port": local[1],
+                "source": plain(remote[0]),
+                "data": text[:CHUNK],
+            }
+        )
 
     def watch(self, item: socket.socket | int, action: Callable[[], None]) -> None:
         self.selector.register(item, selectors.EVENT_READ, action)
@@ -102,8 +108,9 @@ class Listeners:
 
     # -- set-up ----------------------------------------------------------------------------
 
-    def listen(self, addresses: list[str], echo: list[int], http: list[int], udp: list[int],
-               tap: str) -> None:
+    def listen(
+        self, addresses: list[str], echo: list[int], http: list[int], udp: list[int], tap: str
+    ) -> None:
         for port in [*echo, *http, 53]:
             service = {53: self.dns_stream}.get(port, self.echo if port in echo else self.http)
             self.tcp(port, service)
@@ -119,8 +126,9 @@ class Listeners:
             self.watch(self.tap, self.drain_tap)
 
     def tcp(self, port: int, service: Callable[[socket.socket, bytes], None]) -> None:
-        server = socket.create_server(("::", port), family=socket.AF_INET6, backlog=512,
-                                      dualstack_ipv6=True)
+        server = socket.create_server(
+            ("::", port), family=socket.AF_INET6, backlog=512, dualstack_ipv6=True
+        )
         server.setblocking(False)
         self.watch(server, lambda: self.accept(server, service))
 
@@ -133,14 +141,18 @@ class Listeners:
 
     # -- services --------------------------------------------------------------------------
 
-    def accept(self, server: socket.socket, service: Callable[[socket.socket, bytes], None]) -> None:
+    def accept(
+        self, server: socket.socket, service: Callable[[socket.socket, bytes], None]
+    ) -> None:
         with contextlib.suppress(OSError):
             client, _ = server.accept()
             client.settimeout(2)
             self.note("tcp", client.getsockname(), client.getpeername())
             self.watch(client, lambda: self.stream(client, service))
 
-    def stream(self, client: socket.socket, service: Callable[[socket.socket, bytes], None]) -> None:
+    def stream(
+        self, client: socket.socket, service: Callable[[socket.socket, bytes], None]
+    ) -> None:
         try:
             data = client.recv(CHUNK)
             if data:
@@ -223,9 +235,9 @@ class Listeners:
     # -- control ---------------------------------------------------------------------------
 
     def command(self) -> None:
-        chunk = sys.stdin.buffer.raw.read(CHUNK)  # type: ignore[attr-defined]
+        chunk = os.read(0, CHUNK)
         self.open = bool(chunk)
-        *lines, self.input = (self.input + (chunk or b"")).split(b"\n")
+        *lines, self.input = (self.input + chunk).split(b"\n")
         for line in lines:
             order = json.loads(line)
             answer = getattr(self, "on_" + order.pop("op"))(**order)

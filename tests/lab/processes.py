@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,15 @@ __all__ = [
     "find_program",
     "finish",
     "floor",
+    "kill",
     "kill_tree",
     "parents",
     "start",
     "state",
 ]
 
+#: How long a killed child may need to be reaped by its parent.
+REAP_S = 0.3
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Enter each group named before "--", then exec the rest. A systemd that tidies up may
 #: remove an empty group between the two steps, so they are tried again a few times.
@@ -155,7 +159,21 @@ def descendants(pid: int) -> list[int]:
 
 
 def kill_tree(pid: int) -> None:
-    """SIGKILL a process of ours and everything below it, as far as it did not detach."""
-    for each in [pid, *descendants(pid)]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
+    """SIGKILL a process of ours and everything below it, as far as it did not detach.
+
+    The process itself comes last: an nsenter must reap its child, or the zombie holds up
+    the end of the lab's pid namespace.
+    """
+    deadline = time.monotonic() + REAP_S
+    while state(pid) not in ("", "Z") and time.monotonic() < deadline:
+        for each in reversed(descendants(pid)):
+            kill(each)
+        time.sleep(0.005)
+    for each in [*reversed(descendants(pid)), pid]:
+        kill(each)
+
+
+def kill(pid: int) -> None:
+    """SIGKILL a process that may be gone already."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

@@ -28,7 +28,8 @@ from lab.processes import REPOSITORY, LabUnavailable
 
 __all__ = ["LabUnavailable", "SystemdLab"]
 
-BOOT = Path(__file__).with_name("boot.py")
+#: Where the package ``lab`` is, for the process that boots it.
+TESTS = Path(__file__).parents[1]
 RUN_GROUP = "axonlab.run"
 
 
@@ -69,9 +70,14 @@ class SystemdLab:
         self._demand()
         settings = {"parent": os.getpid(), "visible": self._folders(), "uid": self.uid}
         self._holder = subprocess.Popen(
-            [sys.executable, "-IS", str(BOOT), json.dumps(settings)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            start_new_session=True, env={"PATH": processes.PATH}, cwd="/",
+            [sys.executable, "-S", "-m", "lab.boot", json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={"PATH": processes.PATH, "PYTHONPATH": str(TESTS)},
+            cwd="/",
         )
         try:
             self._read_report()
@@ -93,6 +99,11 @@ class SystemdLab:
                 holder.wait(20)
             except subprocess.TimeoutExpired:
                 processes.kill_tree(holder.pid)
+
+    @property
+    def holder(self) -> int:
+        """Pid of the process that made the lab and ends it when this one is gone."""
+        return self._holder.pid if self._holder else 0
 
     # -- commands --------------------------------------------------------------------------
 
@@ -119,9 +130,15 @@ class SystemdLab:
         The return code is -N when signal N ended it. Raises subprocess.TimeoutExpired.
         """
         process = self.popen(
-            argv, user=user, env=env, cwd=cwd, text=True, errors="replace",
+            argv,
+            user=user,
+            env=env,
+            cwd=cwd,
+            text=True,
+            errors="replace",
             stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         return processes.finish(process, argv, input, timeout_s)
 
@@ -144,8 +161,13 @@ class SystemdLab:
         uid = user or 0
         home = self.home(uid)
         command = processes.entering(
-            argv, target=self.leader, namespaces="--all", groups=self._run_groups(), uid=uid,
-            cwd=str(cwd or home), env=processes.floor(home, uid) | dict(env or {}),
+            argv,
+            target=self.leader,
+            namespaces="--all",
+            groups=self._run_groups(),
+            uid=uid,
+            cwd=str(cwd or home),
+            env=processes.floor(home, uid) | dict(env or {}),
         )
         return processes.start(command, **options)
 
@@ -214,13 +236,15 @@ class SystemdLab:
         if not os.access("/lib/systemd/systemd", os.X_OK):
             raise LabUnavailable("systemd is not installed (apt-get install systemd)")
         for name, package in {
-            "systemd-run": "systemd", "dbus-daemon": "dbus", "nsenter": "util-linux",
+            "systemd-run": "systemd",
+            "dbus-daemon": "dbus",
+            "nsenter": "util-linux",
             "setpriv": "util-linux",
         }.items():
             processes.find_program(name, package)
 
     def _folders(self) -> list[str]:
-        wanted = [REPOSITORY, sys.prefix, sys.base_prefix, *self._visible]
+        wanted: list[str | Path] = [REPOSITORY, sys.prefix, sys.base_prefix, *self._visible]
         return sorted({os.path.realpath(path) for path in wanted})
 
     def _read_report(self) -> None:
