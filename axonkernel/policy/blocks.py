@@ -81,12 +81,12 @@ def _read_protect(entry: Any, place: Place) -> tuple[str, ...] | None:
         return ()
     if entry is True:
         return place.fault("must be a list or false", entry, "leave it out for the built-in list")
-    paths: tuple[str, ...] | None = listed(path).read(entry, place)
+    paths: tuple[str, ...] | None = listed(path_glob).read(entry, place)
     return paths
 
 
 _protect = Kind(
-    _read_protect, {"anyOf": [{"const": False}, listed(path).schema]}, listed(path).write
+    _read_protect, {"anyOf": [{"const": False}, listed(path_glob).schema]}, listed(path_glob).write
 )
 
 fs = Block(
@@ -98,7 +98,8 @@ fs = Block(
         Field(
             "protect",
             _protect,
-            "Read-only inside write grants; false for nothing, absent for the built-in list.",
+            "Paths and globs that are read-only inside write grants; false for none, absent for "
+            "the built-in list.",
         ),
         Field(
             "unsafe",

@@ -59,7 +59,7 @@ def _carve_outs(fs: FsPolicy) -> Iterator[Lint]:
         if is_glob(entry) and "[" in entry:
             yield Lint("not-expanded", spot, "brackets are ordinary characters, not a class")
     for index, entry in enumerate(fs.protect or ()):
-        if not any(below(entry, grant) or below(grant, entry) for grant in fs.write):
+        if not _touches(entry, fs.write):
             yield Lint("never-matches", f"$.fs.protect[{index}]", f"{entry} is in no write grant")
     for index, entry in enumerate(fs.unsafe):
         if not any(below(grant, entry) for grant in grants):

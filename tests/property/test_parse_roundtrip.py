@@ -70,7 +70,7 @@ fs = st.fixed_dictionaries(
     optional={
         "write": lists(path),
         "deny": lists(glob),
-        "protect": st.one_of(st.just(False), lists(path)),
+        "protect": st.one_of(st.just(False), lists(glob)),
     },
 )
 net = st.fixed_dictionaries(

@@ -260,7 +260,11 @@ def test_the_other_blocks() -> None:
 
 def test_protect_is_a_list_false_or_the_built_in_one() -> None:
     """Absent means the built-in list, which is not the same as an empty one."""
-    for written, meant in ((["x"], ("/srv/app/x",)), (False, ()), ([], ())):
+    for written, meant in (
+        (["x", "**/*.lock"], ("/srv/app/x", "/srv/app/**/*.lock")),
+        (False, ()),
+        ([], ()),
+    ):
         policy = read({"fs": {"write": ["."], "protect": written}})
         assert policy.fs is not None
         assert policy.fs.protect == meant
