@@ -1,0 +1,84 @@
+"""The prompt shows everything that will run, and nothing can dress it up."""
+
+from __future__ import annotations
+
+import pytest
+
+from axonkernel.escalation.prompt import escape, prompt_text
+from axonkernel.escalation.question import Question
+from axonkernel.policy.request import Decision, ProcessRequest, Request
+
+DECISION = Decision("escalate", "shell.args", "$.shell.args.git.escalate[0]")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain text ~!", "plain text ~!"),
+        ("é ü 漢", "é ü 漢"),
+        ("a\nb\rc\td", "a\\nb\\rc\\td"),
+        ("\x1b[2K\x1b[1A", "\\x1b[2K\\x1b[1A"),
+        ("a\u202eb", "a\\u202eb"),
+        ("a\u2066b\u200b\u200d", "a\\u2066b\\u200b\\u200d"),
+        ("a\u00a0b\u3000c", "a\\xa0b\\u3000c"),
+        ("e\u0301", "e\\u0301"),
+        ("a\\nb", "a\\\\nb"),
+        ("\udcff", "\\udcff"),
+        ("\U000e0041", "\\U000e0041"),
+    ],
+)
+def test_what_cannot_be_seen_is_written_out(text: str, shown: str) -> None:
+    """Controls, bidi, zero width, look-alike blanks, marks; and no text imitates an escape."""
+    assert escape(text) == shown
+
+
+def test_argv_is_one_word_a_line() -> None:
+    """Words cannot run together, and the program that will run is named."""
+    request = ProcessRequest(
+        ("git", "push", "a b", ""), "/srv/ws", resolved="/usr/bin/git", env=("X",)
+    )
+    question = Question("id", request, DECISION, agent="reviewer", env={"X": "1\n2"})
+    lines = prompt_text(question, waiting=3, timeout_s=30).splitlines()
+    assert [line.split('"')[1] for line in lines if "  word" in line] == ["git", "push", "a b", ""]
+    text = "\n".join(lines)
+    for part in ("reviewer asks", '"/usr/bin/git"', '"/srv/ws"', 'X="1\\n2"', "3 equal", "30 s"):
+        assert part in text
+    assert lines[-1].endswith("[no]: ")
+
+
+def test_a_newline_in_a_word_makes_no_line() -> None:
+    """The number of lines does not depend on what the words hold."""
+    quiet = prompt_text(Question("id", Request.process(["git", "x"]), DECISION))
+    loud = prompt_text(Question("id", Request.process(["git", "x\n  program /bin/ls"]), DECISION))
+    assert len(loud.splitlines()) == len(quiet.splitlines())
+
+
+def test_a_long_word_keeps_its_end_in_sight() -> None:
+    """A word of a megabyte does not push the rest off the screen, and says what is missing."""
+    question = Question("id", Request.process(["git", "x" * 1_000_000 + "THE END"]), DECISION)
+    text = prompt_text(question)
+    assert len(text) < 10_000
+    assert "THE END" in text and "998007 characters not shown" in text
+
+
+def test_tool_arguments_are_shown_by_name() -> None:
+    """A tool call shows each argument, escaped."""
+    request = Request.tool("mail.send", {"to": "a@b.test", "text": "x\x1b[31m", "n": 2})
+    text = prompt_text(Question("id", request, DECISION))
+    for part in ("tool mail.send", 'to = "a@b.test"', 'text = "x\\x1b[31m"', 'n = "2"'):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request.shell("a | b\nc", cwd="/srv"),
+        Request.connect("api.test:443"),
+        Request.read("/srv/\u202ex"),
+        Request.env("TOKEN"),
+    ],
+)
+def test_every_kind_of_request_has_a_prompt(request_: object) -> None:
+    """No kind falls through, and none shows a raw control."""
+    text = prompt_text(Question("id", request_, DECISION))  # type: ignore[arg-type]
+    assert "\u202e" not in text and "asks to" in text
