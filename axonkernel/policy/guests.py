@@ -7,12 +7,12 @@ from typing import Any
 
 from attrs import frozen
 
-from axonkernel.policy.blocks import size, wall
 from axonkernel.policy.entries import destination, path
 from axonkernel.policy.faults import Place, spelled
 from axonkernel.policy.fields import Block, Field
 from axonkernel.policy.kinds import Kind, choice, count, listed, mapped, text
 from axonkernel.policy.model import WasmPolicy
+from axonkernel.policy.tuning import size, wall
 from axonkernel.policy.words import value, variable_name
 
 __all__ = ["wasm"]

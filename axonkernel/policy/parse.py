@@ -13,13 +13,14 @@ from typing import Any
 from attrs import evolve
 
 from axonkernel.errors import Fault, PolicyError
-from axonkernel.policy.blocks import box, budget, env, escalation, fs, limits, net, shell
+from axonkernel.policy.blocks import env, fs, net, shell
 from axonkernel.policy.faults import Place
 from axonkernel.policy.fields import Block, Field
 from axonkernel.policy.guests import wasm
 from axonkernel.policy.kinds import choice
 from axonkernel.policy.levels import tools
 from axonkernel.policy.model import ISOLATION_ORDER, Policy
+from axonkernel.policy.tuning import box, budget, escalation, limits
 
 __all__ = ["collect", "parse", "policy_block", "unparse"]
 
