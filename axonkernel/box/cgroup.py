@@ -33,7 +33,11 @@ class Counters(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The folders of one group, by controller; all the same on cgroup v2."""
+    """The folders of one group, by controller; all the same on cgroup v2.
+
+    "" for a controller in which the process shares a group with others: what is counted there
+    is not its own.
+    """
 
     memory: str
     cpu: str
@@ -90,18 +94,22 @@ class Group(NamedTuple):
 
 def find(pid: int) -> Group:
     """The control group of a process, as it is now. Raises OSError when the process is gone."""
-    with open(f"/proc/{pid}/cgroup", encoding="ascii") as file:
+    with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="surrogateescape") as file:
         lines = [line.rstrip("\n").split(":", 2) for line in file]
     paths = {name: path for _, names, path in lines for name in names.split(",")}
     mounts = _mounts()
+    # Where systemd put it; on v1 a controller nobody asked for stays with an ancestor.
+    unit = os.path.basename(paths.get("name=systemd") or paths.get("", "/"))
 
     def folder(controller: str) -> str:
-        # cgroup v2 is the line without a name; a controller that v1 has is not there.
-        name = controller if controller in paths and controller in mounts else ""
-        root, place = mounts.get(name, ("/", "/sys/fs/cgroup"))
-        path = paths.get(name, "/")
-        inside = path.removeprefix(root) if root != "/" else path
-        return os.path.normpath(f"{place}/{inside}")
+        # cgroup v2 is the one without a name; it counts processor time even beside v1.
+        for name in (controller, ""):
+            path = paths.get(name, "")
+            if name in mounts and os.path.basename(path) == unit:
+                root, place = mounts[name]
+                inside = path.removeprefix(root) if root != "/" else path
+                return os.path.normpath(f"{place}/{inside}")
+        return ""
 
     return Group(*(folder(controller) for controller in Group._fields))
 

@@ -48,6 +48,8 @@ def properties(
         wall_slack_s: added to the wall limit; must cover the waits for a human.
     """
     held: dict[str, Value] = {"Description": "axonkernel box", **_caps(limits, boxes=1)}
+    # On v1 a controller that is not asked for is not there, and counts for others as well.
+    held |= {"CPUAccounting": True, "MemoryAccounting": True, "TasksAccounting": True}
     if limits.wall_s:
         held["RuntimeMaxUSec"] = int((limits.wall_s + wall_slack_s) * 1_000_000)
     # The parked process ignores SIGTERM; it must not hold the scope for a minute and a half.
@@ -80,8 +82,11 @@ def _caps(limits: LimitsPlan, boxes: int) -> dict[str, Value]:
 
 
 def slice_name(kernel: str) -> str:
-    """The slice of one kernel, below ``axonkernel.slice``; ``kernel`` is letters and digits."""
-    return f"axonkernel-{kernel}.slice"
+    """The slice of one kernel; ``kernel`` is letters and digits.
+
+    No dash: it would make a parent slice, which nobody stops.
+    """
+    return f"axonkernel_{kernel}.slice"
 
 
 def systemd_run_argv(unit: str, properties: Mapping[str, Value], *, user: bool) -> list[str]:
@@ -102,7 +107,7 @@ def _setting(name: str, value: Value) -> str:
         return f"CPUQuota={int(value) / 10_000:g}%"
     if name.endswith("USec"):
         return f"{name.removesuffix('USec')}Sec={value}us"
-    return f"{name}={value}"
+    return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
 
 
 # -- while it runs ----------------------------------------------------------------------

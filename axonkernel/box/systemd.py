@@ -27,6 +27,7 @@ _MANAGER, _START = "org.freedesktop.systemd1.Manager", "StartTransientUnit"
 _BOOTED = "/run/systemd/system"
 
 Value = int | str
+_TYPES = {bool: "b", int: "t", str: "s"}
 _Properties = Mapping[str, Value]
 
 
@@ -97,7 +98,7 @@ def _silent(address: str) -> str:
 
 def _typed(properties: _Properties, pids: Sequence[int]) -> Iterator[tuple[str, str, Any]]:
     for name, value in properties.items():
-        yield name, "s" if isinstance(value, str) else "t", value
+        yield name, _TYPES[type(value)], value
     if pids:
         yield "PIDs", "au", list(pids)
 
@@ -130,7 +131,7 @@ def _over_busctl(unit: str, properties: _Properties, pids: Sequence[int], user: 
     words = [unit, "fail", str(len(given))]
     for name, kind, value in given:
         values = [len(value), *value] if isinstance(value, list) else [value]
-        words += [name, kind, *map(str, values)]
+        words += [name, kind, *(str(value) for value in values)]
     argv = [program, "--user" if user else "--system", f"--timeout={PATIENCE_S:g}", "--quiet"]
     call = ["call", _NAME, _PATH, _MANAGER, _START, "ssa(sv)a(sa(sv))"]
     try:

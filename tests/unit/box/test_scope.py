@@ -27,6 +27,9 @@ def test_the_properties_of_a_scope() -> None:
         "CPUQuotaPerSecUSec": 1_500_000,
         "TasksMax": 20 + cgroup.OWN_TASKS,
         "RuntimeMaxUSec": 65_000_000,
+        "CPUAccounting": True,
+        "MemoryAccounting": True,
+        "TasksAccounting": True,
         "TimeoutStopUSec": 2_000_000,
         "KillMode": "control-group",
         "OOMPolicy": "kill",
@@ -37,6 +40,9 @@ def test_what_is_not_limited_is_not_set() -> None:
     """No limit, no property: the scope only holds the box together."""
     assert set(scope.properties(LimitsPlan())) == {
         "Description",
+        "CPUAccounting",
+        "MemoryAccounting",
+        "TasksAccounting",
         "TimeoutStopUSec",
         "KillMode",
         "OOMPolicy",
@@ -50,7 +56,7 @@ def test_boxes_of_one_kernel_share_the_caps_of_its_slice() -> None:
     assert shared["TasksMax"] == 20 + 4 * cgroup.OWN_TASKS
     assert "RuntimeMaxUSec" not in shared
     name = scope.slice_name("k1")
-    assert name == "axonkernel-k1.slice"
+    assert name == "axonkernel_k1.slice"
     assert scope.properties(FULL, slice=name)["Slice"] == name
 
 
@@ -61,6 +67,8 @@ def test_the_same_scope_as_a_command_line() -> None:
         *("systemd-run", "--scope", "--quiet", "--collect", "--unit=a.scope", "--user"),
         *("--description=axonkernel box", "--property=MemoryMax=1073741824"),
         *("--property=MemorySwapMax=0", "--property=CPUQuota=150%", "--property=TasksMax=23"),
+        *("--property=CPUAccounting=true", "--property=MemoryAccounting=true"),
+        *("--property=TasksAccounting=true",),
         *("--property=RuntimeMaxSec=65000000us", "--property=TimeoutStopSec=2000000us"),
         *("--property=KillMode=control-group", "--property=OOMPolicy=kill"),
         *("--slice=b.slice", "--"),
@@ -210,7 +218,8 @@ def test_limits_are_believed_only_from_the_groups_own_files(
 
 def test_the_own_group_is_found() -> None:
     """The folders of this very process list it (the v2 or v1 membership file)."""
-    found = cgroup.find(os.getpid())
+    found = [folder for folder in cgroup.find(os.getpid()) if folder]
+    assert found
     listed = [Path(folder, "cgroup.procs").read_text().split() for folder in found]
     assert all(str(os.getpid()) in pids for pids in listed)
 
