@@ -56,12 +56,18 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_policy(parser: argparse.ArgumentParser) -> None:
-    """``--policy FILE``."""
+    """``--policy FILE`` and ``--require-policy``."""
     parser.add_argument(
         "--policy",
         metavar="FILE",
         help="the policy to use; without it, the axon.config.py, policy.toml or policy.json "
         "found in the working directory or above",
+    )
+    parser.add_argument(
+        "--require-policy",
+        action="store_true",
+        default=None,
+        help="refuse unrestricted access (also: AXON_REQUIRE_POLICY=1)",
     )
 
 

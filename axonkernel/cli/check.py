@@ -36,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.file is not None and args.policy is not None:
         raise usage_error("check takes FILE or --policy FILE, not both")
-    loaded = load(args.file if args.file is not None else args.policy, read_untrusted=True)
+    path = args.file if args.file is not None else args.policy
+    loaded = load(path, require_policy=args.require_policy, read_untrusted=True)
     if not loaded.source:
         raise no_policy(loaded)
     warnings = lints(loaded.policy)

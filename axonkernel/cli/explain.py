@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
     cwd = os.path.abspath(args.cwd) if args.cwd is not None else _working_directory()
     request = _request(args, cwd)
-    loaded = load(args.policy, read_untrusted=True)
+    loaded = load(args.policy, require_policy=args.require_policy, read_untrusted=True)
     explanation = _explain(loaded, request, cwd, _is_boxed(args, loaded))
     if args.json:
         say_json(explanation.as_dict())

@@ -59,7 +59,7 @@ def evaluate_python(path: str, content: bytes | None = None) -> dict[str, Any]:
             f"calls define_agent {count} times, and must call it once",
             "agent = define_agent(name=..., policy={...})",
         )
-    return agents[0]
+    return {key: agents[0].get(key) for key in ("name", "policy", "base")}
 
 
 def _run_boxed(path: str, text: bytes) -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -361,3 +363,18 @@ def test_a_broken_profile_is_never_skipped(project: Path, home: Path) -> None:
     profile = written(home, "profile.toml", "defualt = 1\n")
     with pytest.raises(PolicyError, match=r"profile\.toml"):
         load(str(written(project)), profiles=(str(profile),))
+
+
+def test_finding_and_digesting_loads_no_attrs() -> None:
+    """The launch path learns a digest without paying for the policy's classes."""
+    code = (
+        "import sys; sys.path.append(sys.argv[1]); import axonkernel.config.source, "
+        "axonkernel.config.trust; print(*sys.modules)"
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, root], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "axonkernel.config.source" in done.stdout.split()
+    assert not {"attrs", "attr", "cattrs", "tomllib", "shlex"} & set(done.stdout.split())

@@ -84,6 +84,7 @@ def test_an_empty_policy_is_warned_about_or_refused(shell: Shell) -> None:
     assert ended.code == 0
     assert [warning["code"] for warning in ended.json["warnings"]] == ["unrestricted"]
     assert shell.axonkernel("check", AXON_REQUIRE_POLICY="1").code == 78
+    assert shell.axonkernel("check", "--require-policy").code == 78
 
 
 def test_two_policies_in_one_folder(shell: Shell) -> None:
