@@ -1,13 +1,11 @@
 """Holds a throw-away systemd: the process between a test run and the lab it made.
 
-Runs as a program of its own, standard library only::
-
-    python3 -S -m lab.boot '{"parent": PID, "visible": [...]}'
-
-It makes control groups for the lab, forks a process that unshares every namespace and
-execs systemd over an overlay of ``/``, prints one JSON line (``leader`` and ``groups``, or
-``error``) and waits. When standard input closes, or the parent dies in whatever way, it
-kills the lab and removes its groups. So a killed test run leaves nothing behind.
+Runs as a program of its own, standard library only, started by ``lab.systemd`` with one
+argument, ``{"parent": PID, "visible": [...], "uid": UID}``. It makes control groups for the
+lab, forks a process that unshares every namespace and execs systemd over an overlay of
+``/``, prints one JSON line (``leader`` and ``groups``, or ``error``) and waits. When standard
+input closes, or the parent dies in whatever way, it kills the lab and removes its groups. So
+a killed test run leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -147,7 +145,3 @@ def main() -> int:
         hold(parent, divider)
     end(told, divider, groups)
     return 1 if "error" in told else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

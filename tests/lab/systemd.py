@@ -30,6 +30,13 @@ __all__ = ["LabUnavailable", "SystemdLab"]
 
 #: Where the package ``lab`` is, for the process that boots it.
 TESTS = Path(__file__).parents[1]
+#: Not by PYTHONPATH: a folder may have a colon in its name.
+BOOT = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from lab.boot import main
+sys.exit(main())
+"""
 RUN_GROUP = "axonlab.run"
 
 
@@ -70,13 +77,13 @@ class SystemdLab:
         self._demand()
         settings = {"parent": os.getpid(), "visible": self._folders(), "uid": self.uid}
         self._holder = subprocess.Popen(
-            [sys.executable, "-S", "-m", "lab.boot", json.dumps(settings)],
+            [sys.executable, "-IS", "-c", BOOT, str(TESTS), json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env={"PATH": processes.PATH, "PYTHONPATH": str(TESTS)},
+            env={"PATH": processes.PATH},
             cwd="/",
         )
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +42,8 @@ def inner(ordinary_user: OrdinaryUser, tmp_path: Path) -> OrdinaryUser:
     for name, text in {
         "test_sample.py": SAMPLE,
         "conftest.py": (TESTS / "conftest.py").read_text(),
-        "pytest.ini": f"[pytest]\naddopts = --import-mode=importlib\npythonpath = {TESTS}\n",
+        "pytest.ini": "[pytest]\naddopts = --import-mode=importlib\n"
+        f"pythonpath = {shlex.quote(str(TESTS))}\n",
     }.items():
         (ordinary_user.home / name).write_text(text)
         (ordinary_user.home / name).chmod(0o644)

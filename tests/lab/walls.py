@@ -113,15 +113,11 @@ class Walls:
 
 def attempt(argv: list[str], what: str, fix: str) -> None:
     """Run a probe of this machine. Raises LabUnavailable with its complaint and the fix."""
-    done = subprocess.run(
-        argv,
-        capture_output=True,
-        text=True,
-        timeout=PROBE_S,
-        check=False,
-        env={"PATH": processes.PATH},
-        stdin=subprocess.DEVNULL,
+    pipe = subprocess.PIPE
+    child = processes.start(
+        argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, errors="replace"
     )
+    done = processes.finish(child, argv, None, PROBE_S)
     demand(done, what, fix)
 
 
@@ -151,6 +147,9 @@ def probe_net() -> None:
     )
     fix = "modprobe tun; chmod 666 /dev/net/tun"
     if os.geteuid():
+        # pasta waits for ever where it may not open the device.
+        if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+            raise LabUnavailable(f"/dev/net/tun cannot be opened by this user ({fix})")
         attempt([*PASTA, "--", "true"], "pasta cannot link a namespace", fix)
         return
     with Internet(tap=False) as net:
