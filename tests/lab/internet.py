@@ -20,7 +20,6 @@ import os
 import select
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -242,15 +241,16 @@ class Internet:
 
     def _hold_namespace(self) -> int:
         """A process in a new network namespace, which sees a resolv.conf of its own."""
-        folder = self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="axon-internet-"))
-        resolv = Path(folder, "resolv.conf")
-        resolv.write_text(self.resolv_conf)
-        os.chmod(folder, 0o755)
+        # A file on a tmpfs that only this namespace ever saw: nothing to remove afterwards.
         script = (
-            'target=$(readlink -f /etc/resolv.conf) && mount --bind "$1" "$target" && '
+            "target=$(readlink -f /etc/resolv.conf) && mount -t tmpfs resolv /mnt && "
+            'printf %s "$1" > /mnt/file && chmod 644 /mnt/file && '
+            'mount --bind /mnt/file "$target" && umount -l /mnt && '
             "ip link set lo up && echo ready && exec cat"
         )
-        holder = self._child(["unshare", "--net", "--mount", "sh", "-c", script, "sh", str(resolv)])
+        holder = self._child(
+            ["unshare", "--net", "--mount", "sh", "-c", script, "sh", self.resolv_conf]
+        )
         assert holder.stdout
         ready, _, _ = select.select([holder.stdout], [], [], ANSWER_S)
         if not ready or holder.stdout.readline() != "ready\n":

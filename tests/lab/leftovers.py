@@ -23,7 +23,7 @@ OURS = re.compile(r"axon|^run-")
 #: Groups that stay: where commands of the lab start, and the parent of every slice of ours.
 LASTING = (RUN_GROUP, "axonkernel.slice")
 #: What tests themselves put into the folders that are compared.
-TEST_OWN = re.compile(r"^(axonlab-|axon-user-|axon-internet-|work\.|systemd-private-)")
+TEST_OWN = re.compile(r"^(axonlab-|axon-user-|work\.|systemd-private-)")
 
 
 class Snapshot(NamedTuple):
