@@ -174,13 +174,17 @@ class PathGlobs(Generic[T]):
         node = node.child(last)
         (node.below if last == "**" else node.ends).append(value)
 
-    def find(self, path: str) -> list[T]:
-        """The values of all patterns that match an absolute, normalised path or one above."""
+    def find(self, path: str, below: str = "/") -> list[T]:
+        """The values of all patterns that match an absolute, normalised path or one above.
+
+        Matches at ``below`` and above it, a folder on the way to the path, do not count.
+        """
         found: list[T] = []
         states = self._start
-        for name in path[1:].split("/"):
+        skipped = 0 if below == "/" else below.count("/")
+        for depth, name in enumerate(path[1:].split("/")):
             states, matched = _step(states, name)
-            if matched:
+            if matched and depth >= skipped:
                 found += matched
             if not states:
                 break

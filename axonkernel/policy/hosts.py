@@ -22,6 +22,7 @@ __all__ = [
     "needs_own_entry",
     "network_needs_own_entry",
     "number_is_private",
+    "private_networks",
     "unwrap",
 ]
 
@@ -78,6 +79,11 @@ def _spans(networks: tuple[Network, ...], version: int) -> tuple[tuple[int, int]
             if network.version == version
         )
     )
+
+
+def private_networks() -> tuple[Network, ...]:
+    """The networks whose addresses are private; disjoint."""
+    return _PRIVATE
 
 
 def _within(spans: tuple[tuple[int, int], ...], number: int) -> bool:

@@ -39,4 +39,4 @@ DEVICES: Final = tuple(
 )  # fmt: skip
 
 #: Folders of the running host that a grant of a folder above does not bring along.
-NEVER_BROUGHT: Final = ("/dev", "/run", "/tmp")
+NEVER_BROUGHT: Final = ("/dev", "/run", "/tmp", "/var/tmp")

@@ -2,8 +2,9 @@
 
 The same holds for the mounts of a box (deeper wins), so that both layers say the same:
 ``read`` inside ``write`` is read-only, ``write`` below a literal ``deny`` is writable. The
-same path in ``deny`` and in a grant is denied. ``unsafe`` grants nothing by itself: it lifts
-the ban on control sockets and kernel folders from entries beside it.
+same path in ``deny`` and in a grant is denied. What is protected is read-only unless a write
+grant names it, or a path below it. ``unsafe`` is a write grant (a read grant when ``read``
+names the path too) that also covers control sockets and kernel folders.
 """
 
 from __future__ import annotations
@@ -71,13 +72,19 @@ class FsRules:
     def _add_policy(self, fs: FsPolicy, protect: tuple[str, ...]) -> None:
         for rule in _literals("$.fs.deny", fs.deny):
             self._add(rule, unescape(rule.text), NONE, self._layer)
-        for level, name, paths in ((WRITE, "write", fs.write), (READ, "read", fs.read)):
-            for rule in rules(f"$.fs.{name}", paths):
-                self._add(rule, rule.text, level, self._layer)
+        self._grant("write", fs.write, WRITE)
+        for rule in rules("$.fs.unsafe", fs.unsafe):
+            level = READ if rule.text in fs.read else WRITE
+            self._add(rule, rule.text, level, self._layer)
+        self._grant("read", fs.read, READ)
         for rule in _literals("$.fs.protect", protect):
             path = unescape(rule.text)
             entry = self.entries.get(path, Entry(None, rule, self._layer))
             self.entries[path] = entry._replace(protected=rule)
+
+    def _grant(self, name: str, paths: tuple[str, ...], level: int) -> None:
+        for rule in rules(f"$.fs.{name}", paths):
+            self._add(rule, rule.text, level, self._layer)
 
     def _add(self, rule: Rule, path: str, level: int, layer: str) -> None:
         """The first word about a path stays, so the order of calls is the precedence."""
@@ -88,45 +95,42 @@ class FsRules:
             self.entries[path] = Entry(level, rule, layer, entry.protected)
 
     def judge(self, request: PathRequest) -> Decision:
-        """The verdict on a path that is well formed (see :func:`malformed`)."""
+        """The verdict on a path that is well formed."""
         path, write = normalize(request.path), request.write
         code = "fs.write" if write else "fs.read"
         if self._deny.any and (denied := self._deny.find(path)):
             return _deny(code, min(denied), self._layer, path, "a denied pattern")
-        entry, protected = self._nearest(path, write)
-        if protected is not None:
-            return _deny(code, protected, self._layer, path, "protected")
+        entry, at, protected = self._nearest(path)
         if entry is None:
             return self._uncovered(code, path)
         if entry.level == NONE:
-            return _deny(code, entry.rule, entry.layer, path, f"below {entry.rule.text}")
+            return _deny(code, entry.rule, entry.layer, path, f"below {at}")
+        if entry.layer in ("box", "builtin"):
+            protected = None  # private to the box: nobody outside obeys what is written there
+        elif control := self._control(path):
+            detail = f"{control} is granted by fs.unsafe only"
+            return _deny(code, Rule(0, "builtin:control", control), "builtin", path, detail)
+        elif write and protected is None and (found := self._protect.find(path, below=at)):
+            protected = min(found)
         if write and entry.level == READ:
             return _deny(code, entry.rule, entry.layer, path, "granted for reading only")
-        return self._granted(code, path, write, entry)
-
-    def _granted(self, code: str, path: str, write: bool, entry: Entry) -> Decision:
-        """A grant, unless something that no ordinary grant covers lies there."""
-        if entry.layer == "builtin" or entry.layer == "box":
-            return Decision("allow", code, entry.rule.path, entry.layer, path)
-        if control := self._control(path):
-            rule = Rule(0, "builtin:control", control)
-            return _deny(code, rule, "builtin", path, f"{control} has to be in fs.unsafe too")
-        if write and self._protect.any and (found := self._protect.find(path)):
-            return _deny(code, min(found), self._layer, path, "protected")
+        if write and protected is not None:
+            return _deny(code, protected, self._layer, path, "protected")
         return Decision("allow", code, entry.rule.path, entry.layer, path)
 
-    def _nearest(self, path: str, write: bool) -> tuple[Entry | None, Rule | None]:
-        """The entry that decides, and the protection found on the way down to it."""
+    def _nearest(self, path: str) -> tuple[Entry | None, str, Rule | None]:
+        """The entry that decides, its path, and the protection found on the way up to it."""
         entries = self.entries
+        protected = None
         while True:
             entry = entries.get(path)
             if entry is not None:
-                if write and entry.protected is not None:
-                    return entry, entry.protected
+                if entry.protected is not None and entry.level != WRITE:
+                    protected = protected or entry.protected
                 if entry.level is not None:
-                    return entry, None
+                    return entry, path, protected
             if path == "/":
-                return None, None
+                return None, path, protected
             path = path[: path.rfind("/")] or "/"
 
     def _uncovered(self, code: str, path: str) -> Decision:
@@ -143,15 +147,20 @@ class FsRules:
             return None
         return control
 
+    def mentioned(self) -> Iterator[str]:
+        """The paths where what is granted can change. For narrowing."""
+        return (path for path, entry in self.entries.items() if entry.layer == self._layer)
+
     def level(self, path: str) -> int:
-        """What the literal entries grant at a path; patterns are left out. For narrowing."""
-        entry, _ = self._nearest(path, write=False)
+        """What is granted at a path, but for pattern denies. For narrowing."""
+        entry, at, protected = self._nearest(path)
         if entry is None or not entry.level:
             return NONE
         if entry.layer == self._layer and self._control(path):
             return NONE
-        _, protected = self._nearest(path, write=True)
-        return min(entry.level, READ) if protected is not None else entry.level
+        if protected is not None or self._protect.find(path, below=at):
+            return READ
+        return entry.level
 
     def matches(self, request: PathRequest) -> Iterator[Match]:
         """Every rule about a path or a folder above it."""

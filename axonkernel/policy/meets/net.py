@@ -1,0 +1,64 @@
+"""The common part of two ``net`` blocks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from axonkernel.policy.match import parse_destination
+from axonkernel.policy.meets.hosts import common
+from axonkernel.policy.model import NetPolicy
+
+__all__ = ["common_allow", "meet_net"]
+
+Allow = tuple[str, ...] | Literal[True]
+
+
+def meet_net(a: NetPolicy, b: NetPolicy) -> NetPolicy:
+    """What both blocks grant; what either asks a human about is asked."""
+    if a == b:
+        return a
+    granted = common_allow(a.allow, b.allow)
+    return NetPolicy(
+        allow=granted,
+        deny=_unique(a.deny, b.deny),
+        escalate=_asked(a, b, granted),
+        dns=min(a.dns, b.dns, key=("off", "allowlist", "open").index),
+        tls_names="check" if "check" in (a.tls_names, b.tls_names) else "off",
+        listen=tuple(port for port in a.listen if port in b.listen),
+        unix="none" if "none" in (a.unix, b.unix) else "box",
+        link="veth" if "veth" in (a.link, b.link) else "pasta",
+        refuse="drop" if "drop" in (a.refuse, b.refuse) else "reject",
+        resolver=b.resolver if a.resolver is None else a.resolver,
+        proxy=b.proxy if a.proxy is None else a.proxy,
+    )
+
+
+def common_allow(a: Allow, b: Allow, *, covering: bool = False) -> Allow:
+    """The destinations in both lists; True stands for all of them.
+
+    Arguments:
+        covering: broad entries count for link-local and metadata addresses too, as they do
+            when they deny or ask.
+    """
+    if a is True:
+        return b
+    if b is True:
+        return a
+    one, two = list(map(parse_destination, a)), list(map(parse_destination, b))
+    found = common(one, two, covering=covering)
+    return tuple(dict.fromkeys(entry.canonical for entry in found))
+
+
+def _asked(a: NetPolicy, b: NetPolicy, granted: Allow) -> tuple[str, ...]:
+    """What one side asks about and the other offers, or asks about too."""
+    asked: list[str] = []
+    for own, other in ((a, b), (b, a)):
+        offered: Allow = True if other.allow is True else (*other.allow, *other.escalate)
+        for within, covering in ((offered, False), (granted, True)):
+            found = common_allow(own.escalate, within, covering=covering)
+            asked += found if found is not True else ()
+    return tuple(dict.fromkeys(asked))
+
+
+def _unique(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*a, *b)))
