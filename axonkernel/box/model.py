@@ -28,7 +28,9 @@ MountKind = Literal[
     "dev",
     "dir",  # an empty folder in whatever is mounted there
     "symlink",  # dest -> source
-    "data",  # a read-only file with the text in data
+    "copy",  # a copy of the file source, in a tmpfs (no mount, so it costs nothing later)
+    "data",  # a file with the text in data, in a tmpfs
+    "data-over",  # a read-only file with the text in data, mounted over what is there
     "mask-file",  # an empty, mode-000 file over dest
     "mask-dir",  # an empty, mode-000, read-only folder over dest
     "remount-ro",  # what is mounted at dest becomes read-only

@@ -1,0 +1,1 @@
+"""The walls the operating system holds: plans are values, and little touches the system."""

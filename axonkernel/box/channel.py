@@ -1,0 +1,100 @@
+"""Messages over a unix stream socket: four bytes of length, then JSON; descriptors beside.
+
+Standard library only. Both ends are ours, or (the agent's session) one end is the agent's:
+then every message is data to be checked, and a frame over the cap ends the channel.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from typing import Any
+
+__all__ = ["MAX_FRAME_BYTES", "Channel", "ChannelClosed", "pair"]
+
+#: Larger than any plan or result; a peer that announces more is not one of ours.
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+
+_LENGTH = struct.Struct("!I")
+_MAX_DESCRIPTORS = 8
+
+
+class ChannelClosed(Exception):
+    """The peer ended, or broke the framing."""
+
+
+class Channel:
+    """One end of a message channel. Not thread-safe: one reader, one writer at a time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._descriptors: list[int] = []
+
+    def fileno(self) -> int:
+        """The socket's descriptor, for poll()."""
+        return self._sock.fileno()
+
+    def detach(self) -> int:
+        """Give up the socket and return its descriptor."""
+        return self._sock.detach()
+
+    def close(self) -> None:
+        """Close this end; the peer sees ChannelClosed."""
+        self._sock.close()
+
+    def send(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        """Send one message; the peer gets duplicates of ``descriptors``.
+
+        Raises ChannelClosed when the peer is gone, ValueError when the message is over
+        MAX_FRAME_BYTES.
+        """
+        body = json.dumps(message, separators=(",", ":")).encode()
+        if len(body) > MAX_FRAME_BYTES:
+            raise ValueError(f"message of {len(body)} bytes is over {MAX_FRAME_BYTES}")
+        frame = _LENGTH.pack(len(body)) + body
+        try:
+            # Descriptors ride on the first byte; a stream may take the frame in parts.
+            sent = socket.send_fds(self._sock, [frame], list(descriptors))
+            self._sock.sendall(memoryview(frame)[sent:])
+        except OSError as error:
+            raise ChannelClosed(str(error)) from error
+
+    def receive(self) -> tuple[dict[str, Any], tuple[int, ...]]:
+        """The next message and the descriptors that came with it.
+
+        Raises ChannelClosed at the end of the stream or on anything that is not a message.
+        """
+        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
+        if length > MAX_FRAME_BYTES:
+            raise ChannelClosed(f"frame of {length} bytes")
+        try:
+            message = json.loads(self._read(length))
+        except (ValueError, RecursionError) as error:
+            raise ChannelClosed(f"not JSON: {error}") from error
+        if not isinstance(message, dict):
+            raise ChannelClosed("not a JSON object")
+        descriptors, self._descriptors = tuple(self._descriptors), []
+        return message, descriptors
+
+    def _read(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            wanted = min(size - len(parts), 1 << 20)
+            try:
+                data, descriptors, _, _ = socket.recv_fds(
+                    self._sock, wanted, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+                )
+            except OSError as error:
+                raise ChannelClosed(str(error)) from error
+            self._descriptors += descriptors
+            if not data:
+                raise ChannelClosed("end of stream")
+            parts += data
+        return bytes(parts)
+
+
+def pair() -> tuple[Channel, Channel]:
+    """Two connected ends."""
+    left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    return Channel(left), Channel(right)

@@ -1,0 +1,175 @@
+"""Find allowed programs on the host, with all they need to start.
+
+Touches the file system, reads only. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from axonkernel.box.floor import NEEDS
+
+__all__ = ["Program", "find_program", "search_path", "with_needs"]
+
+_VERSION = re.compile(r"^(?P<stem>[A-Za-z+]+?)-?(?P<version>\d+(\.\d+)*)$")
+_MAX_LINKS = 40
+
+
+class Program(NamedTuple):
+    """One program on the host.
+
+    Arguments:
+        name: as the policy has it.
+        links: (link, target) pairs followed from the name to the file, in order.
+        file: the real file.
+        brought_by: the program that needs this one, or "" when the policy names it.
+    """
+
+    name: str
+    links: tuple[tuple[str, str], ...]
+    file: str
+    brought_by: str = ""
+
+
+def search_path(folders: Iterable[str], agent_writes: Iterable[str] = ()) -> tuple[str, ...]:
+    """The folders of a PATH that may be trusted to name programs.
+
+    Relative, missing, foreign-writable and agent-writable ones are left out: what they hold
+    could be replaced between the decision and the run.
+    """
+    writes = tuple(agent_writes)
+    kept: list[str] = []
+    for folder in folders:
+        if not folder.startswith("/"):
+            continue
+        folder = os.path.realpath(folder)
+        if folder in kept:
+            continue
+        if any(folder == write or folder.startswith(write + "/") for write in writes):
+            continue
+        if _only_ours(folder):
+            kept.append(folder)
+    return tuple(kept)
+
+
+def _only_ours(folder: str) -> bool:
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return False
+    ours = status.st_uid in (0, os.getuid())
+    return stat.S_ISDIR(status.st_mode) and ours and not status.st_mode & stat.S_IWOTH
+
+
+def find_program(name: str, path: Iterable[str], brought_by: str = "") -> Program | None:
+    """The program a name stands for: a bare name on ``path``, or an absolute path."""
+    candidates = [name] if "/" in name else [f"{folder}/{name}" for folder in path]
+    for candidate in candidates:
+        target = _behind_shim(candidate)
+        if target is None or not os.path.isfile(target) or not os.access(target, os.X_OK):
+            continue
+        links = tuple(_links(candidate, target))
+        return Program(name, links, os.path.realpath(target), brought_by)
+    return None
+
+
+def _behind_shim(candidate: str) -> str | None:
+    """What a version manager's shim starts; the candidate itself when it is none.
+
+    pyenv, rbenv and their kin keep ROOT/shims/NAME, a script that runs
+    ROOT/versions/V/bin/NAME with V from ROOT/version.
+    """
+    root, folder = posixpath.split(posixpath.dirname(candidate))
+    if folder != "shims" or not os.path.isdir(f"{root}/versions"):
+        return candidate
+    try:
+        with open(f"{root}/version", encoding="utf-8") as file:
+            versions = file.read().split()
+    except OSError:
+        return None
+    for version in versions:
+        target = f"{root}/versions/{version}/bin/{posixpath.basename(candidate)}"
+        if os.access(target, os.X_OK):
+            return target
+    return None
+
+
+def _links(candidate: str, target: str) -> Iterator[tuple[str, str]]:
+    if candidate != target:
+        yield candidate, target
+    for _ in range(_MAX_LINKS):
+        if not os.path.islink(target):
+            return
+        read = os.readlink(target)
+        yield target, read
+        target = posixpath.normpath(posixpath.join(os.path.dirname(target), read))
+
+
+def with_needs(
+    programs: Iterable[Program], path: tuple[str, ...]
+) -> tuple[tuple[Program, ...], tuple[str, ...]]:
+    """The programs with those they bring, and the folders they read.
+
+    A script brings its interpreter; profiles (floor.NEEDS) name the rest.
+    """
+    found: dict[str, Program] = {}
+    folders: dict[str, None] = {}
+    waiting = list(programs)
+    while waiting:
+        program = waiting.pop(0)
+        if program.name in found:
+            continue
+        found[program.name] = program
+        for need in _needs(program):
+            if need.startswith("/") and not _is_program(need):
+                if os.path.exists(need):
+                    folders[need] = None
+                continue
+            other = find_program(need, path, program.brought_by or program.name)
+            if other is not None:
+                waiting.append(other)
+    return tuple(found.values()), tuple(folders)
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _needs(program: Program) -> Iterator[str]:
+    names = {posixpath.basename(program.file), posixpath.basename(program.name)}
+    for name in sorted(names):
+        match = _VERSION.match(name)
+        stem, version = (match["stem"], match["version"]) if match else (name, "")
+        for need in NEEDS.get(stem, ()):
+            yield need.format(version=version)
+    yield from _own_tree(program.file)
+    yield from _shebang(program.file)
+
+
+def _own_tree(file: str) -> Iterator[str]:
+    """The lib folder beside a bin folder outside the system's: a virtual environment, nvm."""
+    prefix = posixpath.dirname(posixpath.dirname(file))
+    if prefix not in ("/", "/usr", "/usr/local") and posixpath.basename(
+        posixpath.dirname(file)
+    ) in ("bin", "sbin"):
+        yield f"{prefix}/lib"
+        yield f"{prefix}/pyvenv.cfg"
+
+
+def _shebang(file: str) -> Iterator[str]:
+    try:
+        with open(file, "rb") as content:
+            first = content.read(512).split(b"\n", 1)[0]
+    except OSError:
+        return
+    if not first.startswith(b"#!"):
+        return
+    words = first[2:].decode("utf-8", "surrogateescape").split()
+    yield from words[:1]
+    if len(words) > 1 and posixpath.basename(words[0]) == "env":
+        yield next((word for word in words[1:] if not word.startswith("-")), "env")

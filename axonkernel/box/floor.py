@@ -1,0 +1,100 @@
+"""What every box with a file wall can read, and what each kind of program brings: data.
+
+The floor makes ordinary programs start (libraries, locale, time zone, certificates) and holds
+no program and no secret. Standard library only.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BIN_FOLDERS",
+    "COPIED",
+    "LIBRARY_FOLDERS",
+    "NEEDS",
+    "SHARED",
+    "USR_LINKS",
+]
+
+#: Names at / that are links into /usr on a merged system, and folders elsewhere.
+USR_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+
+#: Where programs live; with a program wall these hold only what the policy names.
+BIN_FOLDERS = (
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+    "/usr/games",
+    "/usr/local/games",
+    "/usr/libexec",
+)
+
+#: Folders of shared libraries, beside those that /etc/ld.so.conf names.
+LIBRARY_FOLDERS = ("/lib64", "/usr/lib64", "/lib32", "/usr/lib32")
+
+#: Small files copied into the box's own /etc: a copy costs no mount.
+COPIED = (
+    "/etc/debian_version",
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/inputrc",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/locale.alias",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/timezone",
+)
+
+#: Folders without programs, shared read-only.
+SHARED = (
+    "/etc/alternatives",
+    "/etc/ld.so.conf.d",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/ca-certificates",
+    "/etc/pki/tls/certs",
+    "/etc/terminfo",
+    "/usr/lib/locale",
+    "/usr/lib/ssl",
+    "/usr/lib/terminfo",
+    "/usr/share/ca-certificates",
+    "/usr/share/i18n",
+    "/usr/share/locale",
+    "/usr/share/mime",
+    "/usr/share/terminfo",
+    "/usr/share/zoneinfo",
+)
+
+#: Program (as it is named after links are followed, a version suffix cut off) to the folders
+#: and further programs it cannot work without.
+NEEDS: dict[str, tuple[str, ...]] = {
+    "git": ("/usr/lib/git-core", "/usr/share/git-core", "/usr/libexec/git-core"),
+    "python": ("/usr/lib/python{version}", "/usr/lib/python3", "/usr/lib64/python{version}",
+               "/etc/python{version}", "/usr/share/python3",
+               "/usr/local/lib/python{version}"),
+    "perl": ("/usr/share/perl5", "/usr/share/perl", "/usr/lib/x86_64-linux-gnu/perl-base",
+             "/usr/lib/aarch64-linux-gnu/perl-base", "/usr/local/share/perl", "/etc/perl"),
+    "node": ("/usr/share/nodejs", "/usr/lib/node_modules", "/usr/local/lib/node_modules",
+             "/usr/include/node"),
+    "gcc": ("/usr/lib/gcc", "/usr/libexec/gcc", "/usr/include", "as", "ld"),
+    "cc": ("/usr/lib/gcc", "/usr/libexec/gcc", "/usr/include", "as", "ld"),
+    "g++": ("/usr/lib/gcc", "/usr/libexec/gcc", "/usr/include", "as", "ld"),
+    "make": ("sh", "/usr/include"),
+    "java": ("/usr/lib/jvm", "/etc/java-17-openjdk"),
+    "javac": ("/usr/lib/jvm", "/etc/java-17-openjdk"),
+    "bash": ("/etc/bash.bashrc",),
+    "vim": ("/usr/share/vim", "/etc/vim"),
+    "file": ("/usr/share/misc", "/usr/lib/file", "/etc/magic"),
+    "curl": (),
+    "ssh": ("/etc/ssh/ssh_config",),
+    "man": ("/usr/share/man", "/usr/lib/man-db", "/etc/manpath.config"),
+    "npm": ("node", "/usr/share/npm", "/usr/share/nodejs"),
+    "npx": ("node", "/usr/share/npm", "/usr/share/nodejs"),
+}  # fmt: skip

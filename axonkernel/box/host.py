@@ -1,0 +1,255 @@
+"""What a plan needs to know of this host, read once and kept as a value.
+
+Touches the file system, reads only. Standard library, errors and the policy's pure modules.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from axonkernel.box import find, floor
+from axonkernel.box.find import Program
+from axonkernel.policy.globs import argument_glob, is_glob, path_glob, unescape
+from axonkernel.policy.model import FsPolicy, Policy, ShellPolicy
+from axonkernel.policy.protect import DEFAULT_PROTECT
+
+__all__ = ["Ask", "Entry", "Host", "User", "survey"]
+
+#: A glob in fs.deny or fs.protect is expanded over at most this many names.
+MAX_NAMES = 200_000
+
+Kind = Literal["file", "dir", "other", "missing"]
+
+
+class Ask(NamedTuple):
+    """What a box is wanted for.
+
+    Arguments:
+        role: a program of one call, a whole agent, or a command that is the agent.
+        cwd: absolute working directory wished for.
+        program: a program that must exist whatever ``shell`` says (the command of exec).
+        read: more paths that must be readable (the agent's entry file, this package).
+        hide: files that must not exist or be read inside (policy files).
+        state: folders of axonkernel's own state.
+    """
+
+    role: Literal["call", "agent", "exec"]
+    cwd: str
+    program: str | None = None
+    read: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
+
+
+class User(NamedTuple):
+    """Whom the agent runs as."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+
+
+class Entry(NamedTuple):
+    """A path and what it is, links followed."""
+
+    path: str
+    kind: Kind
+
+
+class Host(NamedTuple):
+    """The host, as far as one plan is concerned."""
+
+    user: User
+    switch_user: bool
+    env: tuple[tuple[str, str], ...]
+    path: tuple[str, ...]
+    usr_links: tuple[tuple[str, str], ...]
+    libraries: tuple[str, ...]
+    shared: tuple[Entry, ...]
+    copied: tuple[str, ...]
+    grants: tuple[Entry, ...]
+    extra: tuple[Entry, ...]
+    denied: tuple[Entry, ...]
+    protected: tuple[Entry, ...]
+    hidden: tuple[Entry, ...]
+    bins: tuple[str, ...]
+    walled: bool
+    programs: tuple[Program, ...]
+    program_folders: tuple[str, ...]
+    missing_programs: tuple[str, ...]
+    masked_programs: tuple[str, ...]
+
+
+def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None) -> Host:
+    """Look at everything a plan for ``policy`` names; paths in it are already resolved."""
+    fs = policy.fs or FsPolicy()
+    writes = fs.write
+    shell = policy.shell
+    wanted = shell.path if shell and shell.path else env.get("PATH", os.defpath).split(":")
+    path = find.search_path(wanted, writes)
+    me = pwd.getpwuid(os.getuid()) if run_as is None else None
+    user = run_as or User(me.pw_name, me.pw_uid, os.getgid(), me.pw_dir)  # type: ignore[union-attr]
+    libraries = tuple(_library_folders())
+    walled = shell is not None and shell.allow is not True
+    programs, folders, missing = _programs(shell, ask, path) if walled else ((), (), ())
+    return Host(
+        user=user,
+        switch_user=run_as is not None,
+        env=tuple(sorted(env.items())),
+        path=path,
+        usr_links=tuple(_usr_links()),
+        libraries=libraries,
+        shared=tuple(entry for entry in map(entry_of, floor.SHARED) if entry.kind != "missing"),
+        copied=tuple(path for path in floor.COPIED if os.path.isfile(path)),
+        grants=tuple(map(entry_of, _unique((*fs.read, *fs.write, *fs.unsafe)))),
+        extra=tuple(map(entry_of, ask.read)),
+        denied=tuple(_expand(fs.deny, (*fs.read, *fs.write))),
+        protected=tuple(_expand(_protect(fs), fs.write)),
+        hidden=tuple(e for e in map(entry_of, (*ask.hide, *ask.state)) if e.kind != "missing"),
+        bins=tuple(_bins(path)),
+        walled=walled,
+        programs=programs,
+        program_folders=folders,
+        missing_programs=missing,
+        masked_programs=tuple(_masked(shell, libraries, path)),
+    )
+
+
+def entry_of(path: str) -> Entry:
+    """What a path is now, links followed."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return Entry(path, "missing")
+    if stat.S_ISDIR(mode):
+        return Entry(path, "dir")
+    return Entry(path, "file" if stat.S_ISREG(mode) else "other")
+
+
+def _unique(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(paths))
+
+
+def _protect(fs: FsPolicy) -> tuple[str, ...]:
+    return DEFAULT_PROTECT if fs.protect is None else fs.protect
+
+
+def _programs(
+    shell: ShellPolicy, ask: Ask, path: tuple[str, ...]
+) -> tuple[tuple[Program, ...], tuple[str, ...], tuple[str, ...]]:
+    denied = set(_by_name(shell.deny, path))
+    allowed = [name for name in _by_name(shell.allow, path) if name not in denied]
+    names = _unique((*allowed, *([ask.program] if ask.program else [])))
+    found = {name: find.find_program(name, path) for name in names}
+    missing = tuple(name for name, program in found.items() if program is None)
+    programs = [program for program in found.values() if program is not None]
+    return (*find.with_needs(programs, path), missing)
+
+
+def _masked(
+    shell: ShellPolicy | None, libraries: tuple[str, ...], path: tuple[str, ...]
+) -> Iterator[str]:
+    """Programs to take out where they lie among what must be there."""
+    if shell is None:
+        return
+    if shell.allow is not True:
+        yield from _library_programs(libraries)
+        return
+    for name in _by_name(shell.deny, path):
+        program = find.find_program(name, path)
+        if program is not None:
+            yield program.file
+
+
+def _by_name(patterns: tuple[str, ...] | Literal[True], path: tuple[str, ...]) -> Iterator[str]:
+    """The names a list stands for; globs are matched against what is on PATH."""
+    for pattern in () if patterns is True else patterns:
+        if "/" in pattern or not is_glob(pattern):
+            yield unescape(pattern)
+            continue
+        matches = argument_glob(pattern)
+        for folder in path:
+            for name in sorted(os.listdir(folder)):
+                if matches(name):
+                    yield name
+
+
+def _usr_links() -> Iterator[tuple[str, str]]:
+    for name in floor.USR_LINKS:
+        if os.path.islink(f"/{name}"):
+            yield f"/{name}", os.readlink(f"/{name}")
+
+
+def _bins(path: tuple[str, ...]) -> Iterator[str]:
+    seen: set[str] = set()
+    for folder in (*floor.BIN_FOLDERS, *path):
+        real = os.path.realpath(folder)
+        if os.path.isdir(real) and real not in seen:
+            seen.add(real)
+            yield real
+
+
+def _library_folders() -> Iterator[str]:
+    """Folders of shared libraries, real paths: /etc/ld.so.conf's and the usual ones."""
+    seen: set[str] = set()
+    for folder in (*floor.LIBRARY_FOLDERS, *_ld_so_conf("/etc/ld.so.conf")):
+        real = os.path.realpath(folder)
+        if real in ("/", "/usr", "/usr/lib", "/usr/local/lib", "/lib"):
+            continue  # holds far more than libraries; what is needed there is named
+        if os.path.isdir(real) and real not in seen:
+            seen.add(real)
+            yield real
+
+
+def _ld_so_conf(path: str) -> Iterator[str]:
+    import glob
+
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = [line.split("#", 1)[0].strip() for line in file]
+    except OSError:
+        return
+    for line in lines:
+        if line.startswith("include "):
+            for included in sorted(glob.glob(line.removeprefix("include ").strip())):
+                yield from _ld_so_conf(included)
+        elif line.startswith("/"):
+            yield line
+
+
+def _library_programs(folders: Iterable[str]) -> Iterator[str]:
+    """Programs that lie among the libraries, such as helpers of packages."""
+    for folder in folders:
+        for where, _, names in os.walk(folder):
+            for name in names:
+                path = f"{where}/{name}"
+                if ".so" not in name and not os.path.islink(path) and os.access(path, os.X_OK):
+                    yield path
+
+
+def _expand(patterns: tuple[str, ...], grants: Iterable[str]) -> Iterator[Entry]:
+    """What deny and protect patterns stand for below the grants; missing literals too."""
+    globs = [path_glob(pattern) for pattern in patterns if is_glob(pattern)]
+    for pattern in patterns:
+        if not is_glob(pattern):
+            yield entry_of(unescape(pattern))
+    if not globs:
+        return
+    for budget, path in enumerate(_walk(grants)):
+        if budget >= MAX_NAMES:
+            return
+        if any(matches(path) for matches in globs):
+            yield entry_of(path)
+
+
+def _walk(grants: Iterable[str]) -> Iterator[str]:
+    for grant in _unique(grants):
+        yield grant
+        for where, folders, names in os.walk(grant):
+            for name in (*folders, *names):
+                yield f"{where}/{name}"

@@ -1,0 +1,227 @@
+"""Start boxes: a plan and a command in, a running box out.
+
+A supervisor never forks itself: with a 500 MB heap that takes 22 ms (facts 1.1). A
+``Launcher`` keeps one small helper process that forks wardens ahead of need; a short-lived
+command-line process, which is small, forks its warden directly (``fork_warden``).
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import threading
+
+from axonkernel.box import scope
+from axonkernel.box.channel import Channel, ChannelClosed, pair
+from axonkernel.box.model import BoxPlan, BoxResult, Command, LimitsPlan
+from axonkernel.box.programs import find, install
+from axonkernel.errors import BoxError, IsolationUnavailable
+
+__all__ = ["BoxProcess", "Launcher", "fork_warden", "needs_scope", "start"]
+
+_PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class BoxProcess:
+    """A box from the supervisor's side. Closing it, or dying, kills the box.
+
+    Arguments:
+        pid: the agent's program, in this process's pid namespace; 0 when nothing ran.
+        result: how it ended; None while it runs.
+    """
+
+    def __init__(self, control: Channel) -> None:
+        self._control = control
+        self.pid = 0
+        self.result: BoxResult | None = None
+
+    def fileno(self) -> int:
+        """Readable when the box has ended."""
+        return self._control.fileno()
+
+    def wait(self, timeout_s: float | None = None) -> BoxResult | None:
+        """How the box ended; None when it still runs after ``timeout_s`` seconds."""
+        if self.result is None:
+            if timeout_s is not None and not self._readable(timeout_s):
+                return None
+            self._receive("ended")
+        return self.result
+
+    def kill(self) -> None:
+        """End every process of the box now."""
+        self._order({"op": "kill"})
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the agent's program."""
+        self._order({"op": "signal", "number": number})
+
+    def pause(self) -> None:
+        """Stop the wall clock, while a human is asked."""
+        self._order({"op": "pause"})
+
+    def resume(self) -> None:
+        """Let the wall clock run again."""
+        self._order({"op": "resume"})
+
+    def close(self) -> None:
+        """Let go of the box; one that still runs is killed."""
+        self._control.close()
+
+    def _readable(self, timeout_s: float) -> bool:
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        return bool(poll.poll(timeout_s * 1000))
+
+    def _order(self, order: dict[str, object]) -> None:
+        if self.result is None:
+            with contextlib.suppress(ChannelClosed):
+                self._control.send(order)
+
+    def _receive(self, wanted: str) -> dict[str, object]:
+        """The next event named ``wanted``, or the end; events in between are kept."""
+        while True:
+            try:
+                event, _ = self._control.receive()
+            except ChannelClosed:
+                event = {"event": "ended", "result": [125, "launch", "warden", "the warden died"]}
+            if event["event"] == "running":
+                self.pid = event["pid"]
+            if event["event"] == "ended":
+                self.result = BoxResult(*event["result"])
+                return event
+            if event["event"] == wanted:
+                return event
+
+
+def start(control: Channel, plan: BoxPlan, command: Command, *, unit: str = "") -> BoxProcess:
+    """Hand one box to a waiting warden; returns when the program runs, or failed to.
+
+    Arguments:
+        control: a channel to a warden that serves nothing yet.
+        unit: name of the scope, when the plan's limits need one; "" makes a name.
+
+    Raises IsolationUnavailable when limits need a scope and none can be had.
+    """
+    box = BoxProcess(control)
+    given = tuple(fd for fd in command[1:5] if isinstance(fd, int) and fd >= 0)
+    scoped = needs_scope(plan.limits)
+    job = {"plan": plan, "command": command, "bwrap": _bwrap(), "scope": scoped}
+    control.send(job, given)
+    if scoped:
+        built = box._receive("built")
+        if box.result is None:
+            _confine(control, plan, built, unit or f"axonkernel-{os.urandom(6).hex()}.scope")
+    box._receive("running")
+    return box
+
+
+def needs_scope(limits: LimitsPlan | None) -> bool:
+    """Whether a limit is declared that only a control group holds."""
+    return limits is not None and bool(
+        limits.memory_bytes or limits.cpu_millicores or limits.pids
+    )
+
+
+def _confine(control: Channel, plan: BoxPlan, built: dict[str, object], unit: str) -> None:
+    assert plan.limits is not None
+    pids, init = built["pids"], built["init"]
+    try:
+        scope.start(unit, scope.properties(plan.limits), pids)  # type: ignore[arg-type]
+        scope.wait_in_cgroup(init, unit, plan.limits)  # type: ignore[arg-type]
+    except IsolationUnavailable as error:
+        control.send({"op": "stop", "message": str(error)})
+        raise
+    control.send({"op": "go"})
+
+
+def _bwrap() -> str:
+    program = find("bwrap")
+    if program is None:
+        raise IsolationUnavailable("the box", "bwrap", install("bubblewrap"))
+    return program
+
+
+def fork_warden() -> Channel:
+    """A warden forked from this process, which must be small and have one thread."""
+    ours, theirs = pair()
+    if os.fork() == 0:
+        from axonkernel.box import warden
+
+        ours.close()
+        warden.serve(theirs)
+    theirs.close()
+    return ours
+
+
+class Launcher:
+    """Starts boxes from a process of any size, from any thread, after forks too.
+
+    Its helper process is started at the first box and ends with this process.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._helper: Channel | None = None
+        self._pid = 0  # the process the helper belongs to
+
+    def start(self, plan: BoxPlan, command: Command, *, unit: str = "") -> BoxProcess:
+        """Start ``command`` in a box made by ``plan``; see :func:`start`.
+
+        Raises IsolationUnavailable, or BoxError when the helper cannot be started.
+        """
+        ours, theirs = pair()
+        try:
+            with self._lock:
+                self._channel().send({"op": "warden"}, (theirs.fileno(),))
+        except ChannelClosed as error:
+            self.close()
+            raise BoxError("helper", f"the launch helper ended: {error}") from error
+        finally:
+            theirs.close()
+        return start(ours, plan, command, unit=unit)
+
+    def close(self) -> None:
+        """End the helper. Boxes that run go on until their own end."""
+        with self._lock:
+            if self._helper is not None:
+                self._helper.close()
+                self._helper = None
+
+    def _channel(self) -> Channel:
+        if self._helper is None or self._pid != os.getpid():
+            self._helper, self._pid = _start_helper(), os.getpid()
+        return self._helper
+
+
+def _start_helper() -> Channel:
+    ours, theirs = pair()
+    # -I -S: nothing of the user's site or environment is imported in the helper.
+    code = (
+        "import sys; sys.path += sys.argv[2:]; "
+        "from axonkernel.box.helper import main; main(int(sys.argv[1]))"
+    )
+    argv = [sys.executable, "-I", "-S", "-c", code, "3", _PACKAGE_ROOT, *_nftables_folder()]
+    # posix_spawn does not copy this process's memory map.
+    os.posix_spawn(
+        sys.executable,
+        argv,
+        {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)],
+        setsid=True,
+    )
+    theirs.close()
+    return ours
+
+
+def _nftables_folder() -> list[str]:
+    """Where the distribution keeps its binding, which ``-S`` hides."""
+    from importlib.util import find_spec
+
+    spec = find_spec("nftables")
+    return [os.path.dirname(os.path.dirname(spec.origin))] if spec and spec.origin else []
+
+

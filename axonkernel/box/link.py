@@ -1,0 +1,113 @@
+"""The link of a networked box: pasta, kept by a process that outlives neither.
+
+pasta must start outside the box's network namespace, and it never quits by itself (facts
+2.1). So the warden forks a keeper before it enters; the keeper starts pasta when told, and
+kills it when the warden says so or is gone. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from typing import NoReturn
+
+from axonkernel.box.linux import child_subreaper
+from axonkernel.errors import BoxError
+
+__all__ = ["Link"]
+
+_QUIET = ("--quiet", "--no-dhcp", "--no-dhcpv6", "--no-ndp", "--no-ra", "--no-map-gw")
+#: No port is forwarded either way.
+_CLOSED = ("-t", "none", "-u", "none", "-T", "none", "-U", "none")
+
+
+class Link:
+    """The warden's handle on the keeper of one link. Make it before entering the box."""
+
+    def __init__(self, kind: str) -> None:
+        if kind != "pasta":
+            raise BoxError("link", f'net.link = "{kind}" is not available; use "pasta"')
+        order_read, self._order = os.pipe()
+        self._answer, answer_write = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._order)
+            os.close(self._answer)
+            _keep(order_read, answer_write)
+        os.close(order_read)
+        os.close(answer_write)
+
+    def up(self, target: int) -> None:
+        """Link the network namespace of process ``target``; returns when it is configured."""
+        os.write(self._order, str(target).encode())
+        said = b""
+        while part := os.read(self._answer, 4096):
+            said += part
+            if said.endswith(b"\0"):
+                break
+        if said != b"up\0":
+            raise BoxError("link", f"pasta: {said.strip(bytes(1)).decode(errors='replace')}")
+
+    def down(self) -> None:
+        """Take the link away and wait until nothing of it is left."""
+        os.close(self._order)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+
+def _keep(orders: int, answer: int) -> NoReturn:
+    """Start pasta when a pid arrives; kill it at the end of ``orders``."""
+    code = 1
+    try:
+        child_subreaper()  # pasta goes to the background; it becomes a child of ours
+        target = os.read(orders, 64).decode()
+        if target:
+            os.write(answer, (_start(target) or "up").encode() + b"\0")
+            os.read(orders, 1)
+        code = 0
+    except OSError as error:
+        os.write(answer, f"{error}".encode() + b"\0")
+    finally:
+        _end_children()
+        os._exit(code)
+
+
+def _start(target: str) -> str:
+    """Run pasta for the namespace of ``target``; "" when it is up, else what it said."""
+    program = shutil.which("pasta", path="/usr/bin:/bin:/usr/local/bin")
+    if program is None:
+        return "not installed; fix: apt-get install passt"
+    as_root = ("--runas", "0:0") if os.getuid() == 0 else ()
+    argv = [program, "--config-net", *_QUIET, *_CLOSED, *as_root, "-P", "/dev/null", target]
+    said_read, said_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+        os.dup2(said_write, 1)
+        os.dup2(said_write, 2)
+        os.execve(program, argv, {"PATH": "/usr/bin:/bin"})
+    os.close(said_write)
+    _, status = os.waitpid(pid, 0)
+    if status == 0:
+        return ""
+    os.set_blocking(said_read, False)
+    with contextlib.suppress(BlockingIOError):
+        return os.read(said_read, 4096).decode(errors="replace").strip() or f"status {status}"
+    return f"status {status}"
+
+
+def _end_children() -> None:
+    """Kill and reap every child; pasta's second process is one, by the subreaper."""
+    while True:
+        with open("/proc/self/task/%d/children" % os.getpid(), encoding="ascii") as file:
+            children = [int(pid) for pid in file.read().split()]
+        if not children:
+            return
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)

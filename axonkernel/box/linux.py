@@ -1,0 +1,110 @@
+"""The few system calls Python has no name for, by ctypes.
+
+Standard library only: the warden and the first code inside the box use it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+__all__ = [
+    "CLONE_NEWNET",
+    "CLONE_NEWUSER",
+    "child_subreaper",
+    "close_on_exec_from",
+    "die_with_parent",
+    "no_new_privs",
+    "open_in_root",
+    "owning_user_namespace",
+    "ptrace",
+    "set_namespace",
+    "syscall",
+]
+
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWNET = 0x40000000
+
+_NS_GET_USERNS = 0xB701
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_SYS_CLOSE_RANGE = 436
+_CLOSE_RANGE_CLOEXEC = 4
+_SYS_OPENAT2 = 437
+_RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_IN_ROOT = 0x10
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+_libc.ptrace.restype = ctypes.c_long
+_libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def syscall(number: int, *args: Any) -> int:
+    """A raw system call; raises OSError with its errno."""
+    return _checked(_libc.syscall(ctypes.c_long(number), *args), f"syscall {number}")
+
+
+def set_namespace(fd: int, kind: int) -> None:
+    """Join the namespace behind ``fd``. The process must have one thread."""
+    _checked(_libc.setns(fd, kind), "setns")
+
+
+def owning_user_namespace(fd: int) -> int:
+    """A descriptor of the user namespace that owns the namespace behind ``fd``."""
+    return _checked(_libc.ioctl(fd, ctypes.c_ulong(_NS_GET_USERNS)), "NS_GET_USERNS")
+
+
+def ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:
+    """ptrace(2); raises OSError. All calls for one tracee come from one thread."""
+    return _checked(_libc.ptrace(request, pid, address, data), f"ptrace {request:#x}")
+
+
+def _prctl(option: int, value: int) -> None:
+    zero = ctypes.c_ulong(0)
+    _checked(_libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero), f"prctl {option}")
+
+
+def die_with_parent(signal: int) -> None:
+    """Get ``signal`` when the thread that forked this process ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal)
+
+
+def child_subreaper() -> None:
+    """Orphaned descendants become children of this process, not of init."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def no_new_privs() -> None:
+    """No exec below this process gains privileges."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def close_on_exec_from(first: int) -> None:
+    """Mark every descriptor from ``first`` up: whatever was inherited goes no further."""
+    syscall(_SYS_CLOSE_RANGE, first, ctypes.c_uint(0xFFFFFFFF), _CLOSE_RANGE_CLOEXEC)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
+def open_in_root(root_fd: int, path: str, flags: int) -> int:
+    """Open ``path`` as if ``root_fd`` were /; symlinks stay inside it (openat2)."""
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
+    return syscall(
+        _SYS_OPENAT2, root_fd, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how)
+    )

@@ -1,0 +1,274 @@
+"""Policy + host -> BoxPlan (pure).
+
+Two kinds of root. With ``fs`` declared the box starts from nothing, and only the floor, the
+programs and the grants are put into it. Without, the host's tree is there as it is, less what
+no box may see. In both, deeper mounts come later, so that read in write and deny in either
+hold whatever the order of the policy's lines.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from axonkernel.box.host import Ask, Entry, Host
+from axonkernel.box.model import BoxPlan, LimitsPlan, Mount, NetPlan
+from axonkernel.policy.environ import QUIET, environment
+from axonkernel.policy.match import parse_destination
+from axonkernel.policy.model import NetPolicy, Policy
+
+__all__ = ["build"]
+
+_PASSWD = "{name}:x:{uid}:{gid}::{home}:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n"
+_GROUP = "{name}:x:{gid}:\nnogroup:x:65534:\n"
+#: Private in every box, so that no file of the host's is to be seen or hidden there.
+_SCRATCH = ("/run", "/tmp", "/var/tmp", "/dev", "/proc")
+#: The warden's resolver; where none runs, lo refuses at once and names fail fast.
+_RESOLV = "nameserver 127.0.0.53\noptions ndots:1 timeout:2 attempts:1\n"
+
+
+def build(policy: Policy, host: Host, ask: Ask) -> BoxPlan:
+    """The box for ``policy`` on ``host``, as a value.
+
+    The policy is closed (``Policy.closed``) and its paths are resolved. The filter, the
+    posture and the user are added by :mod:`axonkernel.box.prepare`.
+    """
+    cwd, warnings = _working_directory(policy, host, ask)
+    return BoxPlan(
+        mounts=tuple(_tree(policy, host)),
+        env=_environment(policy, host),
+        cwd=cwd,
+        net=None if policy.net is None else net_plan(policy.net),
+        limits=_limits(policy),
+        run_as=(host.user.uid, host.user.gid) if host.switch_user else None,
+        deny_new_userns=not policy.box.nested_userns,
+        warnings=(*_missing(policy, host), *warnings),
+        create=tuple(_to_create(policy, host)),
+    )
+
+
+# -- the file tree ----------------------------------------------------------------------
+
+
+def _tree(policy: Policy, host: Host) -> Iterator[Mount]:
+    root = _root_kind(policy)
+    if root == "closed":
+        for link, target in host.usr_links:
+            yield Mount("symlink", link, target)
+        yield from (Mount("copy", path, path, 0o444) for path in host.copied)
+        yield from _identity(host)
+        layers = [*_private(policy), *_floor(host), *_programs(host), *_grants(policy, host)]
+        layers.insert(0, Mount("tmpfs", host.user.home, mode=0o700))
+    else:
+        yield Mount(root, "/", "/")
+        layers = [*_private(policy), *_walled_bins(host), *_programs(host)]
+        layers += _grants(policy, host) if policy.fs is not None else _kept(host)
+        if policy.net is not None:
+            layers.append(Mount("data-over", "/etc/resolv.conf", mode=0o444, data=_RESOLV))
+    yield from _by_depth(layers)
+    if root == "closed":
+        yield Mount("remount-ro", "/")
+    else:
+        yield from (Mount("remount-ro", mount.dest) for mount in _walled_bins(host))
+
+
+def _root_kind(policy: Policy) -> Literal["bind", "ro-bind", "closed"]:
+    """What / is made of: the host's own tree where ``fs`` leaves it, or grants it whole."""
+    if policy.fs is None or "/" in policy.fs.write:
+        return "bind"
+    return "ro-bind" if "/" in policy.fs.read else "closed"
+
+
+def _private(policy: Policy) -> Iterator[Mount]:
+    """What every box replaces: host processes, devices, sockets and scratch space."""
+    size = policy.limits.disk_bytes if policy.limits else None
+    yield Mount("proc", "/proc")
+    yield Mount("dev", "/dev")
+    yield Mount("tmpfs", "/run")
+    yield Mount("tmpfs", "/tmp", mode=0o1777, size_bytes=size or 0)
+    yield Mount("tmpfs", "/var/tmp", mode=0o1777, size_bytes=size or 0)
+
+
+def _identity(host: Host) -> Iterator[Mount]:
+    """Who one is, so that whoami, getpass and ssh work, and nobody else."""
+    user = host.user
+    fields = {"name": user.name, "uid": user.uid, "gid": user.gid, "home": user.home}
+    yield Mount("data", "/etc/passwd", mode=0o444, data=_PASSWD.format(**fields))
+    yield Mount("data", "/etc/group", mode=0o444, data=_GROUP.format(**fields))
+    hosts = "127.0.0.1 localhost box\n::1 localhost ip6-localhost box\n"
+    yield Mount("data", "/etc/hosts", mode=0o444, data=hosts)
+    yield Mount("data", "/etc/resolv.conf", mode=0o444, data=_RESOLV)
+
+
+def _floor(host: Host) -> Iterator[Mount]:
+    """What ordinary programs read to start; without a program wall, the programs too."""
+    yield from (Mount("ro-bind", entry.path, entry.path) for entry in host.shared)
+    if not host.walled:
+        yield Mount("ro-bind", "/usr", "/usr")
+        outside = (folder for folder in host.bins if not _within(folder, "/usr"))
+        yield from (Mount("ro-bind", folder, folder) for folder in outside)
+    for folder in host.libraries:
+        if host.walled or not _within(folder, "/usr"):
+            yield Mount("ro-bind", folder, folder)
+    yield from _kept(host)
+
+
+def _kept(host: Host) -> Iterator[Mount]:
+    """The agent's own files where they would be missing, and what no box may see."""
+    yield from (Mount("ro-bind", e.path, e.path) for e in host.extra if e.kind != "missing")
+    yield from (_mask(entry) for entry in host.hidden if not _lies_in(entry.path, _SCRATCH))
+
+
+def _walled_bins(host: Host) -> list[Mount]:
+    return [Mount("tmpfs", folder) for folder in host.bins] if host.walled else []
+
+
+def _programs(host: Host) -> Iterator[Mount]:
+    """The program wall: each real file once, each name a link to it, what they read."""
+    yield from (Mount("mask-file", path) for path in host.masked_programs)
+    if not host.walled:
+        return
+    folders = (*host.program_folders, *host.libraries, *(e.path for e in host.shared))
+    for folder in host.program_folders:
+        yield Mount("ro-bind", folder, folder)
+    for program in host.programs:
+        for link, target in program.links:
+            if not _lies_in(link, folders):
+                yield Mount("symlink", link, target)
+        if not _lies_in(program.file, folders):
+            yield Mount("ro-bind", program.file, program.file)
+
+
+def _grants(policy: Policy, host: Host) -> list[Mount]:
+    assert policy.fs is not None
+    writable = {*policy.fs.write, *(set(policy.fs.unsafe) - set(policy.fs.read))}
+    mounts: list[Mount] = []
+    for entry in host.grants:
+        if entry.path in writable:
+            mounts.append(Mount("bind", entry.path, entry.path))  # a missing one is made first
+        elif entry.kind != "missing":
+            mounts.append(Mount("ro-bind", entry.path, entry.path))
+    mounts += _protections(policy.fs.write, host)
+    granted = [entry.path for entry in host.grants]
+    mounts += [
+        _mask(entry)
+        for entry in (*host.denied, *host.hidden)
+        if entry.kind != "missing" and _lies_in(entry.path, granted)
+    ]
+    return mounts
+
+
+def _protections(writes: Iterable[str], host: Host) -> Iterator[Mount]:
+    """Read-only inside write grants; their folders are pinned, or a rename would undo it."""
+    grants = tuple(writes)
+    for entry in host.protected:
+        grant = next((path for path in grants if _within(entry.path, path)), None)
+        if grant is None or entry.kind == "missing" or entry.path == grant:
+            continue
+        for ancestor in _between(grant, entry.path):
+            yield Mount("bind", ancestor, ancestor)
+        yield Mount("ro-bind", entry.path, entry.path)
+
+
+def _between(grant: str, path: str) -> Iterator[str]:
+    """The folders strictly between a grant and a path below it, outermost first."""
+    rest = path[len(grant.rstrip("/")) :].strip("/").split("/")[:-1]
+    for count in range(1, len(rest) + 1):
+        yield posixpath.join(grant, *rest[:count])
+
+
+def _mask(entry: Entry) -> Mount:
+    return Mount("mask-dir" if entry.kind == "dir" else "mask-file", entry.path)
+
+
+def _by_depth(mounts: Iterable[Mount]) -> list[Mount]:
+    """Shallow first; of two at one place the later wins, and only it is made."""
+    latest = {mount.dest: mount for mount in mounts if mount.dest != "/"}
+    ordered = sorted(latest.values(), key=lambda mount: (mount.dest.count("/"), mount.dest))
+    closed_at_last: list[Mount] = []
+    for at, mount in enumerate(ordered):
+        below = any(_within(other.dest, mount.dest) for other in ordered[at + 1 :])
+        if mount.kind == "mask-dir" and below:
+            # A grant inside a denied folder: its way is made before the folder is closed.
+            ordered[at] = Mount("tmpfs", mount.dest, mode=0o111)
+            closed_at_last.append(Mount("remount-ro", mount.dest))
+    return ordered + closed_at_last
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or folder == "/" or path.startswith(folder + "/")
+
+
+def _lies_in(path: str, folders: Iterable[str]) -> bool:
+    return any(_within(path, folder) for folder in folders)
+
+
+# -- the rest ---------------------------------------------------------------------------
+
+
+def _environment(policy: Policy, host: Host) -> tuple[tuple[str, str], ...]:
+    fixed = {
+        "PATH": ":".join(host.path),
+        "HOME": host.user.home,
+        "USER": host.user.name,
+        "LOGNAME": host.user.name,
+        "TMPDIR": "/tmp",  # noqa: S108 - the box's private one
+        **QUIET,
+    }
+    env, _ = environment(policy.env, dict(host.env), fixed)
+    return tuple(sorted(env.items()))
+
+
+def net_plan(net: NetPolicy) -> NetPlan:
+    """The literal destinations of a policy; names need the warden's resolver."""
+    if net.allow is True:
+        return NetPlan(deny=_literals(net.deny), open=True, link=net.link, refuse=net.refuse)
+    allow = _literals(net.allow)
+    link = net.link if allow else "none"
+    return NetPlan(allow=allow, deny=_literals(net.deny), link=link, refuse=net.refuse)
+
+
+def _literals(entries: Iterable[str]) -> tuple[tuple[str, str, str], ...]:
+    destinations = map(parse_destination, entries)
+    return tuple(
+        (d.host, d.protocol, f"{d.low}" if d.low == d.high else f"{d.low}-{d.high}")
+        for d in destinations
+        if d.kind in ("ip", "cidr")
+    )
+
+
+def _limits(policy: Policy) -> LimitsPlan | None:
+    limits = policy.limits
+    if limits is None:
+        return None
+    return LimitsPlan(
+        memory_bytes=limits.memory_bytes or 0,
+        cpu_millicores=limits.cpu_millicores or 0,
+        wall_s=limits.wall_s or 0.0,
+        pids=limits.pids or 0,
+    )
+
+
+def _working_directory(policy: Policy, host: Host, ask: Ask) -> tuple[str, tuple[str, ...]]:
+    if policy.fs is None:
+        if not _lies_in(ask.cwd, _SCRATCH):
+            return ask.cwd, ()
+    elif any(_within(ask.cwd, entry.path) for entry in host.grants):
+        return ask.cwd, ()
+    note = f"{ask.cwd} is not granted; the working directory in the box is {host.user.home}"
+    return host.user.home, (note,)
+
+
+def _missing(policy: Policy, host: Host) -> Iterator[str]:
+    writes = set(policy.fs.write) if policy.fs else set()
+    for entry in host.grants:
+        if entry.kind == "missing" and entry.path not in writes:
+            yield f"fs.read {entry.path} does not exist; skipped"
+    for name in host.missing_programs:
+        yield f"shell.allow {name}: no such program on PATH; it will not exist in the box"
+
+
+def _to_create(policy: Policy, host: Host) -> Iterator[str]:
+    writes = set(policy.fs.write) if policy.fs else set()
+    return (e.path for e in host.grants if e.kind == "missing" and e.path in writes)

@@ -1,0 +1,140 @@
+"""What is true of each declared field: enforced, by what, and what the reader should know.
+
+Pure. A posture is shown at every start and kept in the audit, so nothing here may claim more
+than the plan holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from axonkernel.box.model import BoxPlan, PostureField
+from axonkernel.policy.match import parse_destination
+from axonkernel.policy.model import Policy, SubjectRules, ToolRules
+
+__all__ = ["boxed", "mediated"]
+
+_OPEN_FS = "fs is open: the agent can plant files that run outside"
+_NAMES = "names in net.allow cannot be reached from inside a box yet; literal addresses can"
+_ABSENT = "a denied or protected name that does not exist yet is held by the mediator only"
+
+
+def boxed(policy: Policy, plan: BoxPlan, unenforced: Container[str]) -> tuple[PostureField, ...]:
+    """The posture of a box made by ``plan``.
+
+    Arguments:
+        policy: the closed policy the plan was made from.
+        unenforced: declared fields this machine has no wall for (best-effort).
+    """
+    return tuple(
+        field._replace(state="unenforced", by="")
+        if field.state == "enforced" and field.field in unenforced
+        else field
+        for field in _boxed(policy, plan)
+    )
+
+
+def mediated(policy: Policy) -> tuple[PostureField, ...]:
+    """The posture where nothing but the mediator holds."""
+    if not policy.declared:
+        return (PostureField("policy", "unrestricted", "", "no policy: all is allowed"),)
+    policy = policy.closed()
+    blocks = ("fs", "net", "shell", "env", "tools", "limits")
+    return tuple(
+        PostureField(name, "open" if getattr(policy, name) is None else "mediator only")
+        for name in blocks
+    )
+
+
+def _boxed(policy: Policy, plan: BoxPlan) -> Iterator[PostureField]:
+    yield _fs(policy)
+    yield _net(policy, plan)
+    yield from _shell(policy)
+    if policy.env is None:
+        yield PostureField("env", "open", "", "the supervisor's whole environment is visible")
+    else:
+        yield PostureField("env", "enforced", "environment built from nothing")
+    tools = "open" if policy.tools is None else "mediator only"
+    yield PostureField("tools", tools)
+    yield from _limits(policy)
+    yield PostureField("seccomp", "enforced", "seccomp filter")
+    yield PostureField("release", "enforced", "checked at the program's first instruction")
+    yield _user(plan)
+
+
+def _fs(policy: Policy) -> PostureField:
+    if policy.fs is None:
+        return PostureField("fs", "open", "", "the host's files are there; " + _OPEN_FS)
+    note = _ABSENT if policy.fs.write else ""
+    if "/" in policy.fs.write:
+        note = "write covers /: " + _OPEN_FS
+    return PostureField("fs", "enforced", "mount namespace", note)
+
+
+def _net(policy: Policy, plan: BoxPlan) -> PostureField:
+    if policy.net is None or plan.net is None:
+        return PostureField("net", "open", "", "the host's network is there")
+    names = policy.net.allow is not True and any(
+        parse_destination(entry).kind not in ("ip", "cidr") for entry in policy.net.allow
+    )
+    by = "network namespace + nftables, default drop"
+    if plan.net.link == "none":
+        by = "network namespace without a link"
+    return PostureField("net", "enforced", by, _NAMES if names else "")
+
+
+def _shell(policy: Policy) -> Iterator[PostureField]:
+    shell = policy.shell
+    if shell is None:
+        yield PostureField("shell", "open")
+        return
+    if shell.allow is True:
+        yield PostureField("shell", "enforced" if shell.deny else "open", "program masks")
+    else:
+        note = "" if policy.fs is not None else _OPEN_FS
+        yield PostureField("shell", "enforced", "program wall", note)
+    if shell.args:
+        note = "inside the box the program can be started around the mediator"
+        yield PostureField("shell.args", "mediator only", "", note)
+
+
+def _limits(policy: Policy) -> Iterator[PostureField]:
+    limits = policy.limits
+    if limits is None:
+        yield PostureField("limits", "open")
+        return
+    held_by = {
+        "memory": (limits.memory_bytes, "control group"),
+        "cpu": (limits.cpu_millicores, "control group"),
+        "pids": (limits.pids, "control group"),
+        "wall": (limits.wall_s, "supervisor's clock"),
+        "disk": (limits.disk_bytes, "size of /tmp"),
+    }
+    for name, (value, by) in held_by.items():
+        if value is not None:
+            yield PostureField(f"limits.{name}", "enforced", by)
+    if limits.output_bytes is not None:
+        yield PostureField("limits.output", "mediator only", "", "caps what a call returns")
+
+
+def _user(plan: BoxPlan) -> PostureField:
+    if plan.run_as is not None:
+        return PostureField("user", "enforced", f"uid {plan.run_as[0]}")
+    return PostureField("user", "enforced", "the supervisor's own uid, without capabilities")
+
+
+def escalates(policy: Policy) -> bool:
+    """Whether any rule of the policy asks a human."""
+    shell = policy.shell.args if policy.shell else ()
+    return any(rules.escalate for _, rules in shell) or _tools_escalate(policy.tools)
+
+
+def _tools_escalate(rules: ToolRules | None) -> bool:
+    for _, entry in rules.entries if rules else ():
+        if entry == "escalate":
+            return True
+        if isinstance(entry, SubjectRules) and entry.escalate:
+            return True
+        if isinstance(entry, ToolRules) and _tools_escalate(entry):
+            return True
+    return False

@@ -1,0 +1,142 @@
+"""From a policy to a plan that this machine can hold: probe, survey, plan, filter, posture."""
+
+from __future__ import annotations
+
+import base64
+import os
+import pwd
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+
+from axonkernel.box import plan, posture, probe, seccomp
+from axonkernel.box.host import Ask, User, survey
+from axonkernel.box.launch import needs_scope
+from axonkernel.box.model import BoxPlan
+from axonkernel.errors import BoxError, Fault, PolicyError
+from axonkernel.policy.model import Policy
+
+__all__ = ["create", "interpreter_files", "prepare"]
+
+
+def prepare(
+    policy: Policy, ask: Ask, *, env: Mapping[str, str] | None = None, owner: int | None = None
+) -> BoxPlan:
+    """The plan of a box for ``policy``.
+
+    Arguments:
+        policy: paths resolved (:func:`axonkernel.paths.canonical_policy`).
+        ask: what the box is for.
+        env: the environment to choose from; this process's own when None.
+        owner: uid the agent should run as under a root supervisor, unless ``box.run_as``
+            says otherwise; None takes the owner of the first write grant.
+
+    Raises IsolationUnavailable when a declared field has no wall here (unless isolation is
+    ``best-effort``), PolicyError for a ``run_as`` that does not exist.
+    """
+    policy = policy.closed()
+    unenforced = _require(policy)
+    run_as = _run_as(policy, owner)
+    host = survey(policy, ask, os.environ if env is None else env, run_as)
+    built = plan.build(policy, host, ask)
+    built = _without(built, unenforced)
+    unix = policy.net.unix if policy.net is not None else "box"
+    code = seccomp.filter_bytes(nested_userns=policy.box.nested_userns, unix=unix)
+    return built._replace(
+        filter=base64.b64encode(code).decode(),
+        posture=posture.boxed(policy, built, unenforced),
+    )
+
+
+def _require(policy: Policy) -> frozenset[str]:
+    """The declared fields without a wall; refuses them unless isolation is best-effort."""
+    fields = tuple(_walled_fields(policy))
+    if policy.effective_isolation == "best-effort":
+        return frozenset(probe.unenforced(fields, probe.probe()))
+    probe.require(fields, probe.probe())
+    return frozenset()
+
+
+def _walled_fields(policy: Policy) -> Iterator[str]:
+    yield "box"
+    for name in ("fs", "net", "shell", "env"):
+        if getattr(policy, name) is not None:
+            yield name
+    limits = policy.limits
+    if limits is not None:
+        caps = {
+            "memory": limits.memory_bytes,
+            "cpu": limits.cpu_millicores,
+            "pids": limits.pids,
+        }
+        yield from (f"limits.{name}" for name, cap in caps.items() if cap is not None)
+    if policy.net is not None and plan.net_plan(policy.net).link != "none":
+        yield "net.link"
+
+
+def _without(built: BoxPlan, unenforced: frozenset[str]) -> BoxPlan:
+    """The plan less what cannot be had: best-effort runs with what there is."""
+    limits = built.limits
+    if limits is not None and needs_scope(limits) and unenforced & {
+        "limits.memory", "limits.cpu", "limits.pids"
+    }:  # fmt: skip
+        limits = limits._replace(memory_bytes=0, cpu_millicores=0, pids=0)
+    net = built.net
+    if net is not None and "net.link" in unenforced:
+        net = net._replace(link="none")
+    return built._replace(limits=limits, net=net)
+
+
+def _run_as(policy: Policy, owner: int | None) -> User | None:
+    """Whom a root supervisor runs the agent as; None to keep its own uid."""
+    if os.getuid() != 0:
+        return None
+    wanted = policy.box.run_as
+    if wanted is None:
+        wanted = _owner(policy) if owner is None else owner
+    if wanted is None:
+        return None
+    try:
+        entry = pwd.getpwnam(wanted) if isinstance(wanted, str) else pwd.getpwuid(wanted)
+    except KeyError:
+        if isinstance(wanted, int):
+            return User(str(wanted), wanted, wanted, "/home/agent") if wanted else None
+        fault = Fault("$.box.run_as", "there is no such user", wanted, "name a user of this host")
+        raise PolicyError([fault]) from None
+    return User(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir) if entry.pw_uid else None
+
+
+def _owner(policy: Policy) -> int | None:
+    for path in policy.fs.write if policy.fs else ():
+        try:
+            return os.stat(path).st_uid
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise BoxError("user", f"{path}: {error.strerror}") from error
+    return None
+
+
+def interpreter_files() -> tuple[str, ...]:
+    """What this Python needs in a box: itself, its standard library, its packages, us."""
+    paths = sysconfig.get_paths()
+    files = [paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"]]
+    files += [os.path.realpath(sys.executable), os.path.dirname(os.path.dirname(__file__))]
+    if sys.prefix != sys.base_prefix:
+        files.append(sys.prefix)
+    if sys.base_prefix not in ("/usr", "/usr/local"):
+        files.append(sys.base_prefix)
+    files += [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    real = dict.fromkeys(os.path.realpath(path) for path in files)
+    return tuple(path for path in real if os.path.exists(path))
+
+
+def create(plan: BoxPlan) -> None:
+    """Make the missing write folders of ``plan`` (mode 0755), for the user it runs as."""
+    for path in plan.create:
+        try:
+            os.makedirs(path, mode=0o755, exist_ok=True)
+            if plan.run_as is not None:
+                os.chown(path, *plan.run_as)
+        except OSError as error:
+            raise BoxError("mounts", f"{path}: cannot be made: {error.strerror}") from error

@@ -1,0 +1,123 @@
+"""Start bwrap with its descriptors; standard library only.
+
+Everything bwrap inherits is named here: bwrap hands whatever it inherits to the command, so
+only 0, 1, 2, the channel and the descriptors its own options name (it closes those) may be
+open (facts 1.4).
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import NamedTuple, NoReturn
+
+from axonkernel.box import bwrap, landlock
+from axonkernel.box.linux import close_on_exec_from
+from axonkernel.box.model import BoxPlan, Command
+from axonkernel.errors import BoxError
+
+__all__ = ["Spawned", "spawn"]
+
+
+class Spawned(NamedTuple):
+    """A bwrap that makes its box and then waits for a byte.
+
+    Arguments:
+        pid: bwrap's outer process.
+        status: where bwrap writes its JSON.
+        hold: one byte written here lets it go on.
+    """
+
+    pid: int
+    status: int
+    hold: int
+
+
+def spawn(program: str, plan: BoxPlan, command: Command, given: tuple[int, ...]) -> Spawned:
+    """Start bwrap for ``plan``.
+
+    Arguments:
+        program: absolute path of bwrap.
+        given: descriptors the command gets as 0, 1, 2 and perhaps 3; closed here.
+
+    Raises BoxError when a source cannot be opened.
+    """
+    status_read, status_write = os.pipe()
+    hold_read, hold_write = os.pipe()
+    # bwrap gets a pipe it can also write: end-of-file would release it (facts 1.4).
+    block = os.open(f"/proc/self/fd/{hold_read}", os.O_RDWR | os.O_CLOEXEC)
+    kept = [status_write, block]
+    try:
+        options = _options(plan, command, kept, status_write, block)
+        kept.append(_holding(("\0".join(options) + "\0").encode("utf-8", "surrogateescape")))
+        argv = [program, "--args", str(kept[-1]), *command.argv]
+        pid = os.fork()
+        if pid == 0:
+            _become(argv, plan, kept, given)
+    finally:
+        for fd in (*kept, hold_read, *given):
+            os.close(fd)
+    return Spawned(pid, status_read, hold_write)
+
+
+def _options(
+    plan: BoxPlan, command: Command, kept: list[int], status: int, block: int
+) -> list[str]:
+    def descriptor(kind: str, value: str) -> int:
+        if kind == "text":
+            kept.append(_holding(value.encode("utf-8", "surrogateescape")))
+        else:
+            kept.append(_source(value, os.O_PATH if kind == "open" else os.O_RDONLY))
+        return kept[-1]
+
+    filter_fd = -1
+    if plan.filter:
+        filter_fd = _holding(base64.b64decode(plan.filter))
+        kept.append(filter_fd)
+    return bwrap.arguments(
+        plan, command, descriptor, status_fd=status, block_fd=block, filter_fd=filter_fd
+    )
+
+
+def _source(path: str, flags: int) -> int:
+    try:
+        return os.open(path, flags | os.O_CLOEXEC)
+    except OSError as error:
+        raise BoxError("mounts", f"{path}: {error.strerror}") from error
+
+
+def _holding(content: bytes) -> int:
+    fd = os.memfd_create("axonkernel")
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _become(
+    argv: list[str], plan: BoxPlan, kept: list[int], given: tuple[int, ...]
+) -> NoReturn:
+    try:
+        for target, fd in enumerate(_above(given, len(given))):
+            os.dup2(fd, target, inheritable=True)
+        close_on_exec_from(len(given))
+        for fd in kept:
+            os.set_inheritable(fd, True)
+        if plan.run_as is not None:
+            uid, gid = plan.run_as
+            os.setgroups([])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+        if plan.net is None:
+            landlock.close_abstract_sockets()
+        # An empty environment: /proc/1/environ in the box is bwrap's own (facts 1.5).
+        os.execve(argv[0], argv, {})
+    except BaseException as error:
+        os.write(2, f"axonkernel: cannot start {argv[0]}: {error}\n".encode())
+    os._exit(125)
+
+
+def _above(fds: tuple[int, ...], floor: int) -> list[int]:
+    """Duplicates of ``fds`` that no dup2 onto 0..floor-1 can overwrite."""
+    import fcntl
+
+    return [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, floor) for fd in fds]

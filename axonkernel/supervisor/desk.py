@@ -1,0 +1,135 @@
+"""The supervisor's desk: takes what comes out of a box, one thread, nothing on trust."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from axonkernel.audit import AuditLog
+from axonkernel.box.channel import Channel, ChannelClosed
+from axonkernel.box.launch import BoxProcess
+from axonkernel.errors import AuditError
+from axonkernel.escalation import Answer, Broker, Terminal
+from axonkernel.policy.decide import Stack, compile
+from axonkernel.policy.model import Policy
+from axonkernel.supervisor.wire import answer_data, question_from
+
+__all__ = ["Desk"]
+
+_IDENTITY = re.compile(r"[0-9a-f]{16}\Z")
+#: The supervisor's own words in a record, which a box cannot choose.
+_RESERVED = frozenset({"id", "at", "kind", "source", "prev", "hash"})
+
+
+class Desk:
+    """Answers one box.
+
+    Attributes:
+        outcome: the last ``result`` or ``error`` message, None before.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        layers: Iterable[tuple[str, Policy]],
+        audit: AuditLog,
+        box: BoxProcess,
+        channel: Channel,
+    ) -> None:
+        self.outcome: dict[str, Any] | None = None
+        self._agent = agent
+        self._audit = audit
+        self._box = box
+        self._channel = channel
+        self._sending = threading.Lock()
+        policies = list(layers)
+        path = tuple(os.environ.get("PATH", os.defpath).split(":"))
+        self._stack = Stack(tuple(compile(p, layer=name, path=path) for name, p in policies))
+        rules = policies[-1][1].escalation
+        self._broker = Broker(
+            [Terminal()], audit=audit, timeout_s=rules.timeout_s, headless=rules.headless
+        )
+        self._asking = 0
+        self._thread = threading.Thread(target=self._serve, name="axonkernel-desk", daemon=True)
+
+    def open(self, hello: dict[str, Any], request: Any) -> None:
+        """Say hello, hand over the one request, and take what comes."""
+        with contextlib.suppress(ChannelClosed):  # the agent ended first; wait() tells how
+            self._send(hello)
+            self._send({"type": "request", "value": request})
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering; what still waits for a person is denied."""
+        self._broker.close()
+        self._thread.join(timeout=5)
+        self._channel.close()
+
+    def _serve(self) -> None:
+        try:
+            while True:
+                message, _ = self._channel.receive()
+                self._take(message)
+        except (ChannelClosed, KeyError, TypeError, ValueError) as error:
+            if not isinstance(error, ChannelClosed):
+                self._box.kill()  # it does not speak our protocol: nothing it says counts
+
+    def _take(self, message: dict[str, Any]) -> None:
+        match message["type"]:
+            case "audit":
+                self._record(message)
+            case "ask":
+                threading.Thread(target=self._ask, args=(message,), daemon=True).start()
+            case "result" | "error":
+                self.outcome = message
+                self._send({"type": "end"})
+            case other:
+                raise ValueError(f"unknown message {other!r}")
+
+    def _record(self, message: dict[str, Any]) -> None:
+        identity = message["id"]
+        if not (isinstance(identity, str) and _IDENTITY.match(identity)):
+            raise ValueError("a record without an id")
+        kind = str(message["kind"])
+        fields = {k: v for k, v in dict(message["fields"]).items() if k not in _RESERVED}
+        try:
+            self._audit.record(kind, id=identity, source="box", **fields)
+            self._send({"type": "ack"})
+        except AuditError:
+            self._send({"type": "failed"})
+
+    def _ask(self, message: dict[str, Any]) -> None:
+        answer = Answer("denied", by="supervisor")
+        with contextlib.suppress(ValueError):
+            question = question_from(message["question"], secrets.token_hex(16), self._agent)
+            # The agent owns its process: what it says escalates is judged again out here.
+            decision = self._stack.decide(question.request)
+            if decision.verdict == "escalate":
+                self._pause()
+                answer = self._broker.ask_sync(question)
+                self._resume()
+        with contextlib.suppress(ChannelClosed):
+            number = message["number"]
+            self._send({"type": "answer", "number": number, "answer": answer_data(answer)})
+
+    def _pause(self) -> None:
+        """The wall clock stands still while anybody is being asked."""
+        with self._sending:
+            self._asking += 1
+            if self._asking == 1:
+                self._box.pause()
+
+    def _resume(self) -> None:
+        with self._sending:
+            self._asking -= 1
+            if self._asking == 0:
+                self._box.resume()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        with self._sending:
+            self._channel.send(message)

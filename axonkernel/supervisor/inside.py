@@ -1,0 +1,208 @@
+"""The side inside the box: records and questions go out, requests come in.
+
+``main`` is the first thing an agent's box runs; until the handshake is done nothing but the
+standard library is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from axonkernel.box import child
+from axonkernel.box.channel import Channel, ChannelClosed
+from axonkernel.errors import AuditError, AxonError
+
+if TYPE_CHECKING:
+    from axonkernel.agent import Agent
+    from axonkernel.escalation.question import Answer, Question
+    from axonkernel.kernel import Kernel
+
+__all__ = ["Link", "main", "serve"]
+
+#: Records on their way that no acknowledgement has come for (DESIGN 8).
+MAX_UNACKNOWLEDGED = 64
+
+
+def main() -> None:
+    """Run the agent's entry file, then serve its agent. Exits with the run's code."""
+    session = child.handshake()
+    entry = session.hello["entry"]
+    sys.argv = [entry, *session.hello["words"]]
+    sys.path.insert(0, os.path.dirname(entry))
+    names = runpy.run_path(entry, run_name=session.hello["run_name"])
+    if session.hello["run_name"] == "__main__":
+        return  # it called agent.run() itself, or did not want to
+    from axonkernel.agent import Agent
+
+    agents = [value for value in names.values() if isinstance(value, Agent)]
+    if not agents:
+        sys.exit(f"axonkernel: {entry} defines no agent; fix: agent = define_agent(...)")
+    sys.exit(serve(session, agents[0]))
+
+
+def serve(session: child.Session, agent: Agent) -> int:
+    """Hand each request from the supervisor to the agent's handler, until it says end.
+
+    Returns 0 when the last handler returned, 1 when it raised.
+    """
+    link = Link(session.channel)
+    kernel = _kernel(session.hello, agent, link)
+    code = 0
+    try:
+        while (message := link.next_request()) is not None:
+            code = _answer(kernel, link, message)
+    finally:
+        kernel.close()
+    return code
+
+
+def _answer(kernel: Kernel, link: Link, message: dict[str, Any]) -> int:
+    try:
+        value = kernel.request_sync(message["value"])
+    except AxonError as error:
+        described = getattr(error, "as_dict", None)
+        fields = described() if described is not None else {"error": type(error).__name__}
+        link.send({"type": "error", "text": str(error), "fields": fields})
+        return 1
+    link.send({"type": "result", "value": _plain(value)})
+    return 0
+
+
+def _plain(value: Any) -> Any:
+    """A result as JSON data; what is not JSON data is shown as text."""
+    import json
+
+    return json.loads(json.dumps(value, default=str))
+
+
+def _kernel(hello: dict[str, Any], agent: Agent, link: Link) -> Kernel:
+    from axonkernel.box.model import PostureField
+    from axonkernel.policy.decide import BoxGrants
+    from axonkernel.policy.parse import parse
+
+    layers = [
+        (name, parse(data, base="/", home=os.environ.get("HOME"), source=name))
+        for name, data in hello["layers"]
+    ]
+    return agent.kernel(
+        layers=layers,
+        audit=RemoteAudit(link),
+        asker=RemoteAsker(link),
+        cwd=os.getcwd(),
+        boxed=BoxGrants(tuple(hello["grants"]["write"]), tuple(hello["grants"]["read"])),
+        posture=tuple(PostureField(*row) for row in hello["posture"]),
+    )
+
+
+class Link:
+    """The channel, shared by the agent's threads: one reader, answers by number."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._sending = threading.Lock()
+        self._changed = threading.Condition()
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._requests: list[dict[str, Any]] = []
+        self._number = 0
+        self._open_records = 0
+        self._closed = False
+        threading.Thread(target=self._read, name="axonkernel-link", daemon=True).start()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one message. Raises AuditError when the supervisor is gone."""
+        try:
+            with self._sending:
+                self._channel.send(message)
+        except ChannelClosed as error:
+            raise AuditError("the supervisor is gone") from error
+
+    def record(self, message: dict[str, Any]) -> None:
+        """Send a record; waits only while too many have not been acknowledged."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._open_records < MAX_UNACKNOWLEDGED or self._closed
+            )
+            if self._closed:
+                raise AuditError("the supervisor does not take records any more")
+            self._open_records += 1
+        self.send(message)
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Send a question and wait for its answer."""
+        with self._changed:
+            self._number += 1
+            number = self._number
+        self.send({**message, "number": number})
+        with self._changed:
+            self._changed.wait_for(lambda: number in self._answers or self._closed)
+            if number not in self._answers:
+                raise AuditError("the supervisor is gone")
+            return self._answers.pop(number)
+
+    def next_request(self) -> dict[str, Any] | None:
+        """The next request to serve; None when there will be none."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._requests or self._closed)
+            return self._requests.pop(0) if self._requests else None
+
+    def _read(self) -> None:
+        try:
+            while True:
+                message, _ = self._channel.receive()
+                with self._changed:
+                    if not self._take(message):
+                        break
+                    self._changed.notify_all()
+        except ChannelClosed:
+            pass
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _take(self, message: dict[str, Any]) -> bool:
+        match message["type"]:
+            case "request":
+                self._requests.append(message)
+            case "answer":
+                self._answers[message["number"]] = message["answer"]
+            case "ack":
+                self._open_records -= 1
+            case _:  # "end", or "failed": the audit log takes no more
+                return False
+        return True
+
+
+class RemoteAudit:
+    """The supervisor's audit log, from inside; see :class:`axonkernel.audit.AuditSink`."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def record(self, kind: str, /, **fields: Any) -> str:
+        """Store one record outside. Raises AuditError when it cannot be."""
+        identity = os.urandom(8).hex()
+        self._link.record({"type": "audit", "id": identity, "kind": kind, "fields": fields})
+        return identity
+
+
+class RemoteAsker:
+    """The supervisor's broker, from inside; see :class:`axonkernel.escalation.Asker`."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def ask(self, question: Question) -> Answer:
+        """Have the supervisor ask, and wait."""
+        import anyio.to_thread
+
+        return await anyio.to_thread.run_sync(self.ask_sync, question)
+
+    def ask_sync(self, question: Question) -> Answer:
+        """Have the supervisor ask, and wait, blocking this thread."""
+        from axonkernel.supervisor.wire import answer_from, question_data
+
+        return answer_from(self._link.ask({"type": "ask", "question": question_data(question)}))

@@ -1,0 +1,196 @@
+"""The side outside the box: build it, answer what comes out of it, report how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField
+from axonkernel.errors import AxonError, BoxError
+from axonkernel.policy.model import Policy
+
+if TYPE_CHECKING:
+    from axonkernel.agent import Agent
+
+__all__ = ["Job", "run_defined", "supervise"]
+
+#: What the supervisor says of a run, on stderr.
+_PREFIX = "axonkernel: "
+
+
+@frozen
+class Job:
+    """One agent to run.
+
+    Arguments:
+        name: the agent's.
+        entry: its file.
+        layers: (name, policy) pairs, all of which hold; paths not yet resolved.
+        words: the agent's own command line.
+        request: handed to the handler, JSON data.
+        as_script: run the file as ``__main__``; otherwise the agent in it is served.
+        hide: files that no box may see, such as the policy's own.
+    """
+
+    name: str
+    entry: str
+    layers: tuple[tuple[str, Policy], ...]
+    words: tuple[str, ...] = ()
+    request: Any = None
+    as_script: bool = False
+    hide: tuple[str, ...] = ()
+
+
+def run_defined(agent: Agent, request: Any) -> int:
+    """Run an agent whose file is running as a script, by the user's own choice."""
+    from axonkernel.config.profile import load_profiles, profile_paths
+
+    words = tuple(sys.argv[1:])
+    asked = {"prompt": " ".join(words)} if request is None else request
+    profiles = tuple(("profile", policy) for _, policy in load_profiles(profile_paths()))
+    layers = (*profiles, ("policy", agent.policy))
+    if not _wants_box(layers):
+        return _run_here(agent, layers, asked)
+    if agent.entry is None:
+        raise BoxError("entry", "the agent was not defined in a file; fix: python agent.py")
+    return supervise(Job(agent.name, agent.entry, layers, words, asked, as_script=True))
+
+
+def _wants_box(layers: tuple[tuple[str, Policy], ...]) -> bool:
+    strictness = {policy.effective_isolation for _, policy in layers}
+    if strictness <= {"none"}:
+        return False
+    return sys.platform == "linux" or "strict" in strictness
+
+
+def _run_here(agent: Agent, layers: tuple[tuple[str, Policy], ...], request: Any) -> int:
+    """No field asks for a wall (or there is none on this platform): the mediator alone."""
+    from axonkernel.escalation import Terminal
+
+    with agent.kernel(layers=layers[:-1], deciders=[Terminal()]) as kernel:
+        _announce(kernel.posture(), ())
+        try:
+            _show(kernel.request_sync(request))
+        except AxonError as error:
+            sys.stderr.write(f"{_PREFIX}{error}\n")
+            return 1
+    return 0
+
+
+def supervise(job: Job) -> int:
+    """Run ``job`` in its box until it ends; returns the exit code of the run.
+
+    Raises IsolationUnavailable or BoxError when there is no box; nothing ran then.
+    """
+    from axonkernel.audit import AuditLog
+    from axonkernel.box.channel import pair
+    from axonkernel.box.launch import Launcher
+    from axonkernel.supervisor.desk import Desk
+    from axonkernel.supervisor.signals import forwarded
+
+    layers = tuple(_completed(job, name, policy) for name, policy in job.layers)
+    plan, hello = _prepare(job, layers)
+    _announce(plan.posture, plan.warnings)
+    audit = AuditLog()
+    ours, theirs = pair()
+    launcher = Launcher()
+    command = Command(hello["argv"], channel=theirs.fileno())
+    box = launcher.start(plan, command)
+    theirs.close()
+    audit.record("box.start", agent=job.name, posture=[list(row) for row in plan.posture])
+    desk = Desk(job.name, layers, audit, box, ours)
+    desk.open(hello, job.request)
+    with forwarded(box):
+        result = box.wait()
+    assert result is not None
+    desk.close()
+    launcher.close()
+    audit.record("box.end", agent=job.name, result=result._asdict())
+    return _concluded(result, desk.outcome)
+
+
+def _completed(job: Job, name: str, policy: Policy) -> tuple[str, Policy]:
+    """A policy with what depends on this machine: links resolved, protected files named."""
+    from attrs import evolve
+
+    from axonkernel.paths import canonical_policy, default_protect, loaded_files
+
+    policy = canonical_policy(policy.closed())
+    fs = policy.fs
+    if fs is None or fs.protect is not None or not fs.write:
+        return name, policy
+    protect = default_protect(fs.write, entry=job.entry, loaded=loaded_files())
+    return name, evolve(policy, fs=evolve(fs, protect=protect))
+
+
+def _prepare(
+    job: Job, layers: tuple[tuple[str, Policy], ...]
+) -> tuple[BoxPlan, dict[str, Any]]:
+    from axonkernel.box.child import command
+    from axonkernel.box.host import Ask
+    from axonkernel.box.implied import implied_grants
+    from axonkernel.box.prepare import create, interpreter_files, prepare
+    from axonkernel.paths import state_folder
+    from axonkernel.policy.meet import meet
+    from axonkernel.policy.parse import unparse
+
+    effective = reduce(meet, (policy for _, policy in layers))
+    ask = Ask(
+        "agent",
+        os.getcwd(),
+        program=sys.executable,
+        read=(*interpreter_files(), job.entry),
+        hide=job.hide,
+        state=(state_folder(),),
+    )
+    plan = prepare(effective, ask, owner=os.stat(job.entry).st_uid)
+    create(plan)
+    grants = implied_grants(effective, os.environ)
+    hello = {
+        "type": "hello",
+        "argv": command("axonkernel.supervisor.inside"),
+        "entry": job.entry,
+        "words": job.words,
+        "run_name": "__main__" if job.as_script else "axon_config",
+        "layers": [(name, unparse(policy)) for name, policy in layers],
+        "grants": {"write": grants.write, "read": (*grants.read, job.entry)},
+        "posture": plan.posture,
+    }
+    return plan, hello
+
+
+def _announce(posture: tuple[PostureField, ...], warnings: tuple[str, ...]) -> None:
+    """One line of posture, and what the reader should know, on stderr."""
+    states: dict[str, list[str]] = {}
+    for row in posture:
+        states.setdefault(row.state, []).append(row.field)
+    summary = "; ".join(f"{state}: {', '.join(fields)}" for state, fields in states.items())
+    lines = [summary, *warnings]
+    sys.stderr.write("".join(f"{_PREFIX}{line}\n" for line in lines))
+    sys.stderr.flush()
+
+
+def _concluded(result: BoxResult, outcome: dict[str, Any] | None) -> int:
+    if result.reason == "launch":
+        raise BoxError(result.stage, result.message)
+    if result.reason in ("wall", "memory"):
+        sys.stderr.write(f"{_PREFIX}the {result.reason} limit ended the agent\n")
+    if outcome is not None and outcome["type"] == "error":
+        sys.stderr.write(f"{_PREFIX}{outcome['text']}\n")
+    if outcome is not None and outcome["type"] == "result":
+        _show(outcome["value"])
+    return result.exit_code
+
+
+def _show(value: Any) -> None:
+    """What the handler returned, on stdout: text as it is, other data as JSON."""
+    if value is None:
+        return
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

@@ -1,0 +1,40 @@
+"""Signals of the supervisor belong to the agent, which is in a session of its own."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from axonkernel.box.launch import BoxProcess
+
+__all__ = ["forwarded"]
+
+_FORWARDED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCONT,
+    signal.SIGWINCH,
+)
+
+
+@contextmanager
+def forwarded(box: BoxProcess) -> Iterator[None]:
+    """Pass the user's signals on to the program in ``box`` until the end of the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread has handlers; elsewhere the application decides
+        return
+    before = {
+        number: signal.signal(number, lambda number, _: box.signal(number))
+        for number in _FORWARDED
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
