@@ -1,0 +1,83 @@
+"""A program in a box of its own, for one call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from axonkernel.errors import BoxError
+from axonkernel.paths import state_folder
+from axonkernel.policy.environ import QUIET
+from axonkernel.process.start import Ending, Place, Start
+
+if TYPE_CHECKING:
+    from axonkernel.box.model import BoxPlan, BoxResult
+
+__all__ = ["Boxed", "start_boxed"]
+
+#: Stages at which only the program is at fault, with the exit codes of env(1).
+_PROGRAM_STAGES = {"program": 127, "program-mode": 126}
+
+
+def start_boxed(start: Start, place: Place, stdin: int, stdout: int, stderr: int) -> Boxed:
+    """Start ``start`` in a new box.
+
+    Raises IsolationUnavailable or BoxError; nothing ran then.
+    """
+    from axonkernel.box.host import Ask
+    from axonkernel.box.model import Command
+    from axonkernel.box.prepare import prepare
+
+    ask = Ask("call", start.cwd, start.program.name, state=(state_folder(),))
+    plan = prepare(place.policy, ask, env=place.environ)
+    command = Command(
+        (start.program.name, *start.argv[1:]), stdin, stdout, stderr, env=_environment(start, plan)
+    )
+    return Boxed(place.launcher.start(plan, command), plan, _dropped(place, plan))
+
+
+def _environment(start: Start, plan: BoxPlan) -> tuple[tuple[str, str], ...]:
+    return tuple(start.wanted({**QUIET, **dict(plan.env), **start.env}).items())
+
+
+def _dropped(place: Place, plan: BoxPlan) -> tuple[str, ...]:
+    if place.policy.env is None:
+        return ()
+    return tuple(sorted(place.environ.keys() - dict(plan.env).keys()))
+
+
+class Boxed:
+    """A program in its box. See :class:`axonkernel.process.start.Running`."""
+
+    def __init__(self, process: Any, plan: BoxPlan, env_dropped: tuple[str, ...]) -> None:
+        self.pid: int = process.pid
+        self.env_dropped = env_dropped
+        self.held_by = tuple(row.field for row in plan.posture if row.state == "enforced")
+        self._process = process
+
+    def wait(self) -> None:
+        """Block until the box has ended: with the program, everything in it is dead."""
+        self._process.wait()
+
+    def end(self) -> Ending:
+        """How the box ended. Raises BoxError when it never ran the program."""
+        result: BoxResult = self._process.wait()
+        self._process.close()
+        if result.reason == "launch":
+            code = _PROGRAM_STAGES.get(result.stage)
+            if code is None:
+                raise BoxError(result.stage, result.message)
+            return Ending(code, message=result.message)
+        limit, peak = _limit(result)
+        return Ending(result.exit_code, limit, peak, net_denied=result.denied)
+
+    def kill(self) -> None:
+        """End every process of the box."""
+        self._process.kill()
+
+
+def _limit(result: BoxResult) -> tuple[str, float | None]:
+    if result.reason == "wall":
+        return "wall", result.wall_s
+    if result.reason == "memory" or result.oom:
+        return "memory", result.peak_memory_bytes
+    return "", None

@@ -1,0 +1,194 @@
+"""One run of one program, from start to result."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+
+from axonkernel.errors import LimitExceeded, ToolError
+from axonkernel.process.pump import Capture, Feed, drain, pump
+from axonkernel.process.result import ProcessResult
+from axonkernel.process.start import Ending, Place, Running, Start, start_program
+
+__all__ = ["OUTPUT_BYTES", "Call"]
+
+#: Bytes one output of a call returns when ``limits.output`` is not declared.
+OUTPUT_BYTES = 10 * 1024 * 1024
+
+
+class Call:
+    """Runs a judged call once. Blocking; ``cancel`` may come from another thread.
+
+    Arguments:
+        start: what runs.
+        place: where.
+        data: its standard input; None for an empty one.
+        timeout_s: seconds it may take, beside what the policy's limits say.
+    """
+
+    def __init__(
+        self, start: Start, place: Place, data: bytes | None = None, timeout_s: float | None = None
+    ) -> None:
+        self._start = start
+        self._place = place
+        self._data = data
+        self._timeout_s = _sooner(timeout_s, place)
+        self._lock = threading.Lock()
+        self._running: Running | None = None
+        self._cancelled = False
+        self._timed_out = False
+        limits = place.policy.limits
+        cap = limits.output_bytes if limits and limits.output_bytes is not None else OUTPUT_BYTES
+        self._cap_bytes = cap
+        self._captures: list[Capture] = []
+        self._feed: Feed | None = None
+
+    @property
+    def pid(self) -> int:
+        """The program's pid, 0 when nothing was started."""
+        return self._running.pid if self._running is not None else 0
+
+    def run(self) -> ProcessResult:
+        """Start, wait, and collect.
+
+        Raises:
+            LimitExceeded: a limit or the timeout ended it.
+            IsolationUnavailable, BoxError: nothing ran.
+        """
+        refused = self.start()
+        return refused if refused is not None else self.finish()
+
+    def start(self) -> ProcessResult | None:
+        """Start the program; a result at once when there is no such program."""
+        if self._start.program.file is None:
+            return _not_run(127, f"{self._start.argv[0]}: no such program")
+        given, kept = self._pipes()
+        try:
+            stdin, stdout, stderr = given
+            running = start_program(
+                self._start, self._place, stdin=stdin, stdout=stdout, stderr=stderr
+            )
+        except OSError as error:
+            _close_all(kept)
+            if error.filename == self._start.cwd:
+                raise ToolError("process", f"the working directory: {error.strerror}") from None
+            code = 127 if isinstance(error, FileNotFoundError) else 126
+            return _not_run(code, f"{self._start.argv[0]}: {error.strerror}")
+        except BaseException:
+            _close_all(kept)
+            raise
+        finally:
+            _close_all(given)
+        self._hold(running, kept)
+        return None
+
+    def finish(self) -> ProcessResult:
+        """Wait for the started program. Raises as :meth:`run` does."""
+        running = self._running
+        assert running is not None
+        ended_read, ended_write = os.pipe()
+        waiter = threading.Thread(target=_announce, args=(running, ended_write), daemon=True)
+        waiter.start()
+        try:
+            if not pump(self._captures, self._feed, ended_read, self._timeout_s):
+                self._timed_out = True
+                running.kill()
+            waiter.join()
+        except BaseException:  # the caller is interrupted: nothing may run on unwatched
+            running.kill()
+            drain(self._captures, self._feed)
+            raise
+        finally:
+            os.close(ended_read)
+        # What was left behind is ended first, so that the pipes come to their end.
+        ending = running.end()
+        drain(self._captures, self._feed)
+        return self._result(running, ending)
+
+    def cancel(self) -> None:
+        """End the program, or keep it from starting a life of its own."""
+        with self._lock:
+            self._cancelled = True
+            running = self._running
+        if running is not None:
+            running.kill()
+
+    def _hold(self, running: Running, kept: list[int]) -> None:
+        *outputs, feed = kept if self._data is not None else [*kept, -1]
+        self._captures = [Capture(file, self._cap_bytes) for file in outputs]
+        self._feed = Feed(feed, self._data) if self._data is not None else None
+        with self._lock:
+            self._running = running
+            cancelled = self._cancelled
+        if cancelled:
+            running.kill()
+
+    def _pipes(self) -> tuple[list[int], list[int]]:
+        """(stdin, stdout, stderr) for the program, and our ends: stdout, stderr[, stdin]."""
+        out_read, out_write = os.pipe()
+        error_read, error_write = os.pipe()
+        if self._data is None:
+            nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            return [nothing, out_write, error_write], [out_read, error_read]
+        in_read, in_write = os.pipe()
+        return [in_read, out_write, error_write], [out_read, error_read, in_write]
+
+    def _result(self, running: Running, ending: Ending) -> ProcessResult:
+        self._refuse_over_limit(ending)
+        stdout, stderr = self._captures
+        return ProcessResult(
+            exit_code=ending.exit_code,
+            stdout=bytes(stdout.data),
+            stderr=bytes(stderr.data) or ending.message.encode(),
+            stdout_truncated=stdout.truncated,
+            stderr_truncated=stderr.truncated,
+            net_denied=ending.net_denied,
+            held_by=running.held_by,
+            env_dropped=running.env_dropped,
+            notes=tuple(self._notes(ending)),
+        )
+
+    def _refuse_over_limit(self, ending: Ending) -> None:
+        action = f"run {self._start.argv[0]}"
+        limits = self._place.policy.limits
+        if self._timed_out:
+            raise LimitExceeded("wall", action, self._timeout_s)
+        if ending.limit == "wall":
+            raise LimitExceeded("wall", action, limits.wall_s if limits else None, ending.peak)
+        if ending.limit == "memory":
+            limit = limits.memory_bytes if limits else None
+            raise LimitExceeded("memory", action, limit, ending.peak)
+
+    def _notes(self, ending: Ending) -> list[str]:
+        names = ("stdout", "stderr")
+        notes = [
+            f"{name} truncated at {self._cap_bytes} bytes"
+            for name, capture in zip(names, self._captures, strict=True)
+            if capture.truncated
+        ]
+        return [*notes, "background process ended by kernel"] if ending.background else notes
+
+
+def _sooner(timeout_s: float | None, place: Place) -> float | None:
+    """The box keeps ``limits.wall`` itself; without one it is kept here."""
+    limits = place.policy.limits
+    wall_s = limits.wall_s if limits is not None and place.launcher is None else None
+    return min((each for each in (timeout_s, wall_s) if each is not None), default=None)
+
+
+def _announce(running: Running, ended: int) -> None:
+    try:
+        running.wait()
+    finally:
+        os.close(ended)
+
+
+def _not_run(code: int, message: str) -> ProcessResult:
+    return ProcessResult(code, stderr=f"{message}\n".encode("utf-8", "surrogateescape"))
+
+
+def _close_all(files: list[int]) -> None:
+    for file in files:
+        with suppress(OSError):
+            os.close(file)

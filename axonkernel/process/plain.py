@@ -1,0 +1,81 @@
+"""A program beside this process, in a session of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+
+from axonkernel.policy.environ import QUIET, environment
+from axonkernel.process.start import Ending, Place, Start
+from axonkernel.process.tree import kill_tree, session_members
+
+__all__ = ["Plain", "start_plain"]
+
+_OWN = ("HOME", "USER", "LOGNAME")
+
+
+def start_plain(start: Start, place: Place, stdin: int, stdout: int, stderr: int) -> Plain:
+    """Start ``start`` without a box. Raises OSError when it cannot be executed."""
+    env, dropped = _environment(start, place)
+    assert start.program.file is not None
+    child = subprocess.Popen(
+        [start.program.name, *start.argv[1:]],
+        executable=start.program.file,
+        cwd=start.cwd,
+        env=env,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,  # no controlling terminal, and one group to kill
+    )
+    return Plain(child, start.stays, dropped)
+
+
+def _environment(start: Start, place: Place) -> tuple[dict[str, str], tuple[str, ...]]:
+    source = place.environ
+    fixed = {name: source[name] for name in (*_OWN, "PATH") if name in source}
+    if place.path:
+        fixed["PATH"] = os.pathsep.join(place.path)
+    env, dropped = environment(place.policy.env, source, {**QUIET, **fixed})
+    return start.wanted({**env, **start.env}), dropped
+
+
+class Plain:
+    """A program without a box. See :class:`axonkernel.process.start.Running`."""
+
+    held_by: tuple[str, ...] = ()
+
+    def __init__(
+        self, child: subprocess.Popen[bytes], stays: bool, env_dropped: tuple[str, ...]
+    ) -> None:
+        self.pid = child.pid
+        self.env_dropped = env_dropped
+        self._child = child
+        self._stays = stays
+
+    def wait(self) -> None:
+        """Block until the program has ended. It stays a zombie: its pid, which is also its
+        session's, cannot go to another process before the session has been killed."""
+        if hasattr(os, "waitid"):
+            with suppress(ChildProcessError):
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        else:  # macOS before Python 3.13
+            self._child.wait()
+
+    def end(self) -> Ending:
+        """End what the program left behind, unless it may stay, and reap it."""
+        left = False
+        if not self._stays:
+            left = bool(session_members(self.pid) - {self.pid})
+            kill_tree(self.pid)
+        code = self._child.wait()
+        return Ending(code if code >= 0 else 128 - code, background=left)
+
+    def kill(self) -> None:
+        """End the program and everything that is still in its session or below it."""
+        if self._child.returncode is None:
+            kill_tree(self.pid)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)

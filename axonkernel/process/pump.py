@@ -1,0 +1,124 @@
+"""Moves bytes between a running program and memory, never more of them than agreed."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from contextlib import suppress
+
+__all__ = ["Capture", "Feed", "pump"]
+
+_CHUNK_BYTES = 65536
+
+#: A pipe that a left-over process holds open must not hold the call (LI-02).
+_DRAIN_S = 0.2
+
+
+class Capture:
+    """One output of a program: its first ``cap_bytes`` bytes; the rest is read and dropped."""
+
+    def __init__(self, file: int, cap_bytes: int) -> None:
+        os.set_blocking(file, False)
+        self.file = file
+        self.truncated = False
+        self.data = bytearray()
+        self._cap_bytes = cap_bytes
+
+    def move(self) -> bool:
+        """Read once; False at the end of the stream."""
+        try:
+            chunk = os.read(self.file, _CHUNK_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        room = self._cap_bytes - len(self.data)
+        self.data += chunk[:room]
+        self.truncated |= len(chunk) > room
+        return bool(chunk)
+
+
+class Feed:
+    """The input of a program."""
+
+    def __init__(self, file: int, data: bytes) -> None:
+        os.set_blocking(file, False)
+        self.file = file
+        self._left = memoryview(data)
+
+    def move(self) -> bool:
+        """Write once; False when all is written or nobody reads."""
+        try:
+            self._left = self._left[os.write(self.file, self._left[:_CHUNK_BYTES]) :]
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return bool(self._left)
+
+
+def pump(
+    captures: list[Capture], feed: Feed | None, ended: int, timeout_s: float | None
+) -> bool:
+    """Move bytes until the program has ended and its pipes are empty; closes the pipes.
+
+    Arguments:
+        ended: a descriptor that becomes readable when the program has ended.
+        timeout_s: seconds the program may take.
+
+    Returns False when the time was up first.
+    """
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    with selectors.DefaultSelector() as selector:
+        selector.register(ended, selectors.EVENT_READ, None)
+        for capture in captures:
+            selector.register(capture.file, selectors.EVENT_READ, capture)
+        if feed is not None:
+            selector.register(feed.file, selectors.EVENT_WRITE, feed)
+        return _run(selector, deadline)
+
+
+def _run(selector: selectors.BaseSelector, deadline: float | None) -> bool:
+    while True:
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            return False
+        over = False
+        for key, _ in selector.select(left):
+            if key.data is None:
+                over = True
+            else:
+                _move(selector, key.data)
+        if over:
+            return True
+
+
+def _move(selector: selectors.BaseSelector, stream: Capture | Feed) -> None:
+    if not stream.move():
+        selector.unregister(stream.file)
+        os.close(stream.file)
+        stream.file = -1
+
+
+def drain(captures: list[Capture], feed: Feed | None) -> None:
+    """Read what is left in the pipes of an ended program, and close them."""
+    if feed is not None:
+        _close(feed)
+    deadline = time.monotonic() + _DRAIN_S
+    with selectors.DefaultSelector() as selector:
+        for capture in captures:
+            if capture.file >= 0:
+                selector.register(capture.file, selectors.EVENT_READ, capture)
+        while selector.get_map() and (left := deadline - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                _move(selector, key.data)
+    for capture in captures:
+        _close(capture)
+
+
+def _close(stream: Capture | Feed) -> None:
+    if stream.file >= 0:
+        with suppress(OSError):
+            os.close(stream.file)
+        stream.file = -1

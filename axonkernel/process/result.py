@@ -1,0 +1,48 @@
+"""What a program that was run returned."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+__all__ = ["ProcessResult"]
+
+
+@frozen
+class ProcessResult:
+    """How a program ended and what it wrote.
+
+    Arguments:
+        exit_code: the program's own; 128 + N when signal N ended it, 127 when there is no
+            such program, 126 when it cannot be executed.
+        stdout, stderr: what it wrote, each up to the ``output`` limit.
+        stdout_truncated, stderr_truncated: whether more was written than is here.
+        net_denied: (address, protocol, port) of packets the box refused.
+        held_by: the declared fields that a box held while it ran; () without a box.
+        env_dropped: names of variables of this process that it did not get.
+        notes: lines for the caller, such as ``background process ended by kernel``.
+    """
+
+    exit_code: int
+    stdout: bytes = field(default=b"", repr=lambda data: f"<{len(data)} bytes>")
+    stderr: bytes = field(default=b"", repr=lambda data: f"<{len(data)} bytes>")
+    stdout_truncated: bool = False
+    stderr_truncated: bool = False
+    net_denied: tuple[tuple[str, str, int], ...] = ()
+    held_by: tuple[str, ...] = ()
+    env_dropped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the exit code is 0."""
+        return self.exit_code == 0
+
+    @property
+    def text(self) -> str:
+        """Standard output as UTF-8; bytes that are not are replaced."""
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def error_text(self) -> str:
+        """Standard error as UTF-8; bytes that are not are replaced."""
+        return self.stderr.decode("utf-8", "replace")

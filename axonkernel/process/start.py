@@ -1,0 +1,138 @@
+"""One function for all program starts: whatever judged a call, its program starts here.
+
+A program that is to run somewhere else (in a sibling box, behind the supervisor) is a new
+branch of :func:`start_program` and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from attrs import field, frozen
+
+from axonkernel.policy.model import Policy
+from axonkernel.process.lookup import Located
+
+__all__ = ["Ending", "Place", "Running", "Start", "needs_box", "start_program"]
+
+
+@frozen
+class Start:
+    """A judged call, exactly as it will run.
+
+    Arguments:
+        argv: its words as they were judged.
+        program: the file that was judged.
+        cwd: absolute working directory.
+        env: variables the caller sets, already judged.
+        without_env: names, or prefixes and ``*``, that must not reach the program, whatever
+            else says so.
+        stays: whether it may leave processes running when it ends.
+    """
+
+    argv: tuple[str, ...]
+    program: Located
+    cwd: str
+    env: Mapping[str, str] = field(factory=dict)
+    without_env: tuple[str, ...] = ()
+    stays: bool = False
+
+    def wanted(self, env: Mapping[str, str]) -> dict[str, str]:
+        """``env`` less what must not reach the program."""
+        return {
+            name: value
+            for name, value in env.items()
+            if not any(
+                name.startswith(each[:-1]) if each.endswith("*") else name == each
+                for each in self.without_env
+            )
+        }
+
+
+@frozen
+class Ending:
+    """How a running program ended, whatever it ran in.
+
+    Arguments:
+        limit: the limit that ended it: ``wall``, ``memory`` or "".
+        peak: the most that was seen of what is limited, in its own unit.
+        message: for exit codes 126 and 127, what is missing.
+        background: whether other processes of the call had to be ended.
+    """
+
+    exit_code: int
+    limit: str = ""
+    peak: float | None = None
+    message: str = ""
+    background: bool = False
+    net_denied: tuple[tuple[str, str, int], ...] = ()
+
+
+class Running(Protocol):
+    """A started program. ``end`` is called once, ``kill`` at any time from any thread."""
+
+    pid: int
+    held_by: tuple[str, ...]
+    env_dropped: tuple[str, ...]
+
+    def wait(self) -> None:
+        """Block until the program itself has ended."""
+        ...
+
+    def end(self) -> Ending:
+        """Clean up behind an ended program and tell how it ended."""
+        ...
+
+    def kill(self) -> None:
+        """End the program and everything it started."""
+        ...
+
+
+@frozen
+class Place:
+    """Where programs of one kernel run.
+
+    Arguments:
+        policy: what holds for this call, all layers met.
+        launcher: starts boxes; None makes no boxes.
+        environ: the environment programs are given from.
+        path: folders where they look for other programs; () leaves PATH as it is.
+    """
+
+    policy: Policy
+    launcher: Any
+    environ: Mapping[str, str] = field(factory=lambda: dict(os.environ))
+    path: tuple[str, ...] = ()
+
+
+def needs_box(policy: Policy, *, inside: bool) -> bool:
+    """Whether each program gets a box of its own (DESIGN 9.1).
+
+    Inside a box programs run beside the agent: the box is already around them.
+    """
+    if inside or policy.effective_isolation == "none":
+        return False
+    return sys.platform == "linux" or policy.effective_isolation == "strict"
+
+
+def start_program(
+    start: Start, place: Place, *, stdin: int, stdout: int, stderr: int
+) -> Running:
+    """Start one program with the given descriptors.
+
+    Raises:
+        IsolationUnavailable: a declared field has no wall here and isolation is not
+            ``best-effort``.
+        BoxError: the box could not be built; nothing ran.
+        OSError: without a box, the program could not be executed.
+    """
+    if place.launcher is not None:
+        from axonkernel.process.boxed import start_boxed
+
+        return start_boxed(start, place, stdin, stdout, stderr)
+    from axonkernel.process.plain import start_plain
+
+    return start_plain(start, place, stdin, stdout, stderr)
