@@ -10,13 +10,13 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 
 from axonkernel.box import plan, posture, probe, seccomp
-from axonkernel.box.host import Ask, User, survey
+from axonkernel.box.host import Ask, Host, User, survey
 from axonkernel.box.launch import needs_scope
 from axonkernel.box.model import BoxPlan
 from axonkernel.errors import BoxError, Fault, PolicyError
 from axonkernel.policy.model import Policy
 
-__all__ = ["create", "interpreter_files", "prepare"]
+__all__ = ["create", "interpreter_files", "prepare", "prepare_surveyed"]
 
 
 def prepare(
@@ -34,6 +34,13 @@ def prepare(
     Raises IsolationUnavailable when a declared field has no wall here (unless isolation is
     ``best-effort``), PolicyError for a ``run_as`` that does not exist.
     """
+    return prepare_surveyed(policy, ask, env=env, owner=owner)[0]
+
+
+def prepare_surveyed(
+    policy: Policy, ask: Ask, *, env: Mapping[str, str] | None = None, owner: int | None = None
+) -> tuple[BoxPlan, Host]:
+    """:func:`prepare`, with what was found on the host."""
     policy = policy.closed()
     unenforced = _require(policy)
     run_as = _run_as(policy, owner)
@@ -42,10 +49,11 @@ def prepare(
     built = _without(built, unenforced)
     unix = policy.net.unix if policy.net is not None else "box"
     code = seccomp.filter_bytes(nested_userns=policy.box.nested_userns, unix=unix)
-    return built._replace(
+    built = built._replace(
         filter=base64.b64encode(code).decode(),
         posture=posture.boxed(policy, built, unenforced),
     )
+    return built, host
 
 
 def _require(policy: Policy) -> frozenset[str]:

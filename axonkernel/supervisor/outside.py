@@ -91,7 +91,7 @@ def supervise(job: Job) -> int:
     from axonkernel.box.channel import pair
     from axonkernel.box.launch import Launcher
     from axonkernel.supervisor.desk import Desk
-    from axonkernel.supervisor.signals import forwarded
+    from axonkernel.box.signals import forwarded
 
     layers = tuple(_completed(job, name, policy) for name, policy in job.layers)
     plan, hello = _prepare(job, layers)

@@ -1,0 +1,71 @@
+"""Plans kept on disk, so that a repeated ``axonkernel exec`` parses and surveys nothing.
+
+A plan is kept with the identity of every file and folder it was made from; when one of them
+has changed the plan is made anew. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from axonkernel.box.model import BoxPlan, decode_plan
+
+__all__ = ["key", "load", "store"]
+
+_FORMAT = "1"
+#: Identities of paths: inode, change of content or entries, kind and mode; None when absent.
+_Seen = list[list[int] | None]
+
+
+def key(*parts: object) -> str:
+    """The name of a plan: a digest of all that its maker was given."""
+    text = json.dumps([_FORMAT, os.getuid(), *parts], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def load(name: str) -> BoxPlan | None:
+    """The kept plan, if what it was made from is still as it was."""
+    try:
+        with open(_path(name), encoding="utf-8") as file:
+            kept = json.load(file)
+        if _identities(kept["paths"]) != kept["seen"]:
+            return None
+        return decode_plan(kept["plan"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # absent, or not ours: made anew
+
+
+def store(name: str, plan: BoxPlan, paths: Iterable[str]) -> None:
+    """Keep a plan made from what lies at ``paths``. A cache that cannot be written is none."""
+    watched = sorted(set(paths))
+    kept: dict[str, Any] = {"paths": watched, "seen": _identities(watched), "plan": plan}
+    path = _path(name)
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        temporary = f"{path}.{os.getpid()}"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(fd, "w", encoding="utf-8") as file:
+            json.dump(kept, file)
+        os.replace(temporary, path)
+
+
+def _path(name: str) -> str:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(base, "axonkernel", "plans", f"{name}.json")
+
+
+def _identities(paths: Iterable[str]) -> _Seen:
+    return [_identity(path) for path in paths]
+
+
+def _identity(path: str) -> list[int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return [status.st_dev, status.st_ino, status.st_mtime_ns, status.st_mode]

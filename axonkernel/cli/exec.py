@@ -1,0 +1,210 @@
+"""Run any command in a box.
+
+Every start of a boxed command pays for this file's imports, so it reads its own arguments and
+loads the policy's modules only when no kept plan fits (box/plancache.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import NamedTuple
+
+from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField
+
+__all__ = ["main"]
+
+_HELP = """\
+usage: axonkernel exec [--policy FILE | GRANTS] [options] [--] CMD [ARG...]
+
+Run CMD in a box. What is not granted does not exist inside.
+
+grants, each may be repeated; without any, axon's policy found here or above counts, and
+without that nothing is granted:
+  --read PATH          readable, with everything below
+  --write PATH         writable as well; a missing folder is made
+  --deny PATH|GLOB     taken out of the grants again
+  --net HOST:PORT      a destination that can be reached (literal addresses today)
+  --allow PROGRAM      a program that exists inside, beside CMD and what it needs
+  --env NAME           a variable that is passed through
+  --set NAME=VALUE     a variable that is set
+  --limit NAME=VALUE   memory=1G cpu=150% wall=30m pids=200 disk=1G
+  --open BLOCK         leave one of fs net shell env as it is outside
+
+options:
+  --policy FILE        the policy, in place of grants
+  --require-policy     refuse to run without a policy or grants
+  --best-effort        run with the walls this machine has, and say which are missing
+  --json-status FD     write one line of JSON there at the end
+  --quiet              do not print the posture
+
+examples:
+  axonkernel exec --read . -- ls -la
+  axonkernel exec --read . --write ./out --allow git --limit memory=1G -- python3 build.py
+  axonkernel exec --policy policy.toml -- bash
+
+exit codes: CMD's own (128 + N when signal N ended it); 125 the box could not start,
+126 CMD cannot be executed, 127 CMD not found; 78 a policy with faults; 2 wrong usage
+"""
+
+_GRANTS = ("--read", "--write", "--deny", "--net", "--allow", "--env", "--set", "--limit",
+           "--open")  # fmt: skip
+_VALUES = ("--policy", "--json-status")
+_FLAGS = ("--require-policy", "--best-effort", "--quiet")
+
+
+class Options(NamedTuple):
+    """The command line: grants in order, single values, flags, and the command."""
+
+    grants: tuple[tuple[str, str], ...]
+    values: dict[str, str]
+    flags: frozenset[str]
+    command: tuple[str, ...]
+
+
+class UsageError(Exception):
+    """A command line that is not understood."""
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line after ``exec``; returns the command's exit code."""
+    try:
+        options = _parse(argv)
+    except UsageError as error:
+        sys.stderr.write(f"axonkernel exec: {error}\ntry: axonkernel exec --help\n")
+        return 2
+    if options is None:
+        sys.stdout.write(_HELP)
+        return 0
+    return _run(options)
+
+
+def _parse(argv: list[str]) -> Options | None:
+    """The options; None when help was asked for."""
+    grants: list[tuple[str, str]] = []
+    values: dict[str, str] = {}
+    flags: set[str] = set()
+    words = list(argv)
+    while words and words[0].startswith("-"):
+        word = words.pop(0)
+        if word == "--":
+            break
+        name, equals, value = word.partition("=")
+        if name in ("-h", "--help"):
+            return None
+        if name in _FLAGS and not equals:
+            flags.add(name)
+            continue
+        if name not in _GRANTS and name not in _VALUES:
+            raise UsageError(f"there is no option {name}")
+        if not equals:
+            if not words:
+                raise UsageError(f"{name} needs a value")
+            value = words.pop(0)
+        if name in _GRANTS:
+            grants.append((name[2:], value))
+        else:
+            values[name[2:]] = value
+    if not words:
+        raise UsageError("which command? write: axonkernel exec [options] -- CMD [ARG...]")
+    if grants and "policy" in values:
+        raise UsageError("give --policy FILE or grants, not both")
+    if not values.get("json-status", "0").isdigit():
+        raise UsageError("--json-status takes the number of an open descriptor")
+    return Options(tuple(grants), values, frozenset(flags), tuple(words))
+
+
+def _run(options: Options) -> int:
+    from axonkernel.box import launch
+
+    plan = _plan(options)
+    if "--quiet" not in options.flags:
+        _announce(plan.posture)
+    for warning in plan.warnings:
+        sys.stderr.write(f"axonkernel: {warning}\n")
+    sys.stderr.flush()
+    box = launch.start(launch.fork_warden(), plan, Command(options.command))
+    from axonkernel.box.signals import forwarded
+
+    with forwarded(box):
+        result = box.wait()
+    assert result is not None
+    if result.reason == "launch":
+        sys.stderr.write(f"axonkernel exec: {result.stage}: {result.message}\n")
+    elif result.reason in ("wall", "memory"):
+        sys.stderr.write(f"axonkernel exec: the {result.reason} limit ended the command\n")
+    _tell_status(options, plan, result)
+    return result.exit_code
+
+
+def _plan(options: Options) -> BoxPlan:
+    """The kept plan for this very command line, or a new one."""
+    from axonkernel.box import plancache
+
+    policy = options.values.get("policy")
+    found = None if policy or options.grants else _found()
+    given = (
+        options.grants,
+        sorted(options.flags - {"--quiet"}),
+        _content(policy or found),
+        options.command[0],
+        os.getcwd(),
+        sorted(os.environ.items()),
+        sys.executable,
+    )
+    name = plancache.key(*given)
+    kept = plancache.load(name)
+    if kept is not None:
+        return kept
+    from axonkernel.cli.execplan import make
+
+    plan, watched = make(options, policy, found)
+    if watched is not None:
+        plancache.store(name, plan, watched)
+    return plan
+
+
+def _found() -> str | None:
+    from axonkernel.config.source import discover
+
+    return discover(None).path or None
+
+
+def _content(path: str | None) -> list[object]:
+    if path is None:
+        return []
+    with open(path, "rb") as file:
+        return [os.path.realpath(path), file.read().hex()]
+
+
+def _announce(posture: tuple[PostureField, ...]) -> None:
+    states: dict[str, list[str]] = {}
+    for row in posture:
+        states.setdefault(row.state, []).append(row.field)
+    line = "; ".join(f"{state}: {', '.join(fields)}" for state, fields in states.items())
+    sys.stderr.write(f"axonkernel: {line}\n")
+
+
+def _tell_status(options: Options, plan: BoxPlan, result: BoxResult) -> None:
+    fd = options.values.get("json-status")
+    if fd is None:
+        return
+    status = {
+        "exit": result.exit_code,
+        "reason": result.reason,
+        "stage": result.stage,
+        "message": result.message,
+        "wall_s": round(result.wall_s, 6),
+        "peaks": {
+            "memory_bytes": result.peak_memory_bytes,
+            "cpu_s": result.cpu_s,
+            "pids": result.peak_pids,
+        },
+        "denials": [
+            {"address": address, "protocol": protocol, "port": port}
+            for address, protocol, port in result.denied
+        ],
+        "posture": [row._asdict() for row in plan.posture],
+    }
+    os.write(int(fd), (json.dumps(status) + "\n").encode())

@@ -1,0 +1,127 @@
+"""The plan of ``axonkernel exec``: from grants on the command line, a file, or a found policy."""
+
+from __future__ import annotations
+
+import os
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from axonkernel.box.host import Ask, Host
+from axonkernel.box.model import BoxPlan
+from axonkernel.box.prepare import create, prepare_surveyed
+from axonkernel.config import load
+from axonkernel.config.profile import load_profiles, profile_paths
+from axonkernel.errors import Fault, PolicyError
+from axonkernel.paths import canonical_policy, default_protect, own_folders
+from axonkernel.policy.globs import is_glob
+from axonkernel.policy.meet import meet
+from axonkernel.policy.model import Policy
+from axonkernel.policy.parse import parse
+
+if TYPE_CHECKING:
+    from axonkernel.cli.exec import Options
+
+__all__ = ["data_from_grants", "make"]
+
+_BLOCKS = {
+    "read": ("fs", "read"),
+    "write": ("fs", "write"),
+    "deny": ("fs", "deny"),
+    "net": ("net", "allow"),
+    "allow": ("shell", "allow"),
+    "env": ("env", "allow"),
+}
+
+
+def make(
+    options: Options, policy_file: str | None, found: str | None
+) -> tuple[BoxPlan, tuple[str, ...] | None]:
+    """The plan, and what it depends on; None when that cannot be told by stat alone.
+
+    Raises PolicyError, IsolationUnavailable or BoxError.
+    """
+    policy, hide = _policy(options, policy_file, found)
+    if "--best-effort" in options.flags:
+        policy = evolve(policy, isolation="best-effort")
+    ask = Ask("exec", os.getcwd(), options.command[0], hide=hide, state=own_folders())
+    plan, host = prepare_surveyed(policy, ask)
+    create(plan)
+    return plan, None if plan.create else _watched(policy, host)
+
+
+def _policy(
+    options: Options, policy_file: str | None, found: str | None
+) -> tuple[Policy, tuple[str, ...]]:
+    """The effective policy with its paths resolved, and the files it came from."""
+    hide: tuple[str, ...] = ()
+    if options.grants or not (policy_file or found):
+        if "--require-policy" in options.flags and not options.grants:
+            raise PolicyError([Fault("$", "a policy is required, and none was found")])
+        layers = [policy for _, policy in load_profiles(profile_paths())]
+        data = data_from_grants(options.grants)
+        home = os.path.expanduser("~")
+        layers.append(parse(data, base=os.getcwd(), home=home, source="command line"))
+    else:
+        loaded = load(policy_file, require_policy="--require-policy" in options.flags or None)
+        layers = [policy for _, policy in loaded.layers]
+        hide = (loaded.source,)
+    resolved = [canonical_policy(policy.closed()) for policy in layers]
+    return _protected(reduce(meet, resolved)), hide
+
+
+def _protected(policy: Policy) -> Policy:
+    fs = policy.fs
+    if fs is None or fs.protect is not None or not fs.write:
+        return policy
+    return evolve(policy, fs=evolve(fs, protect=default_protect(fs.write)))
+
+
+def data_from_grants(grants: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """The policy that grants on a command line stand for: closed but for what they open."""
+    data: dict[str, Any] = {"default": "deny"}
+    for name, value in grants:
+        if name in _BLOCKS:
+            block, key = _BLOCKS[name]
+            data.setdefault(block, {}).setdefault(key, []).append(value)
+        elif name == "open":
+            _open(data, value)
+        else:
+            key, _, text = value.partition("=")
+            block = data.setdefault("env", {}).setdefault("set", {}) if name == "set" else (
+                data.setdefault("limits", {})
+            )  # fmt: skip
+            block[key] = int(text) if name == "limit" and text.isdigit() else text
+    return data
+
+
+def _open(data: dict[str, Any], block: str) -> None:
+    whole: dict[str, dict[str, Any]] = {
+        "fs": {"write": ["/"]},
+        "net": {"allow": True},
+        "shell": {"allow": True},
+        "env": {"allow": ["*"]},
+    }
+    if block not in whole:
+        fault = Fault("--open", "names a block", block, "--open fs, net, shell or env")
+        raise PolicyError([fault], "command line")
+    data[block] = whole[block]
+
+
+def _watched(policy: Policy, host: Host) -> tuple[str, ...] | None:
+    """The paths the survey looked at, when no pattern made it walk below a grant."""
+    fs = policy.fs
+    if fs is not None and (fs.write or any(is_glob(pattern) for pattern in fs.deny)):
+        return None
+    entries = (*host.grants, *host.extra, *host.shared, *host.denied, *host.hidden)
+    programs = [program.file for program in host.programs]
+    return (
+        *(entry.path for entry in entries),
+        *host.bins,
+        *host.libraries,
+        *host.copied,
+        *programs,
+        *host.program_folders,
+        *profile_paths(),
+    )
