@@ -169,7 +169,7 @@ def link() -> str:
         pid_file = f"{folder}/pid"
         done = run([program, *_PASTA, *as_root, "-P", pid_file, str(child.pid)])
         if done.code != 0:
-            raise Missing("pasta", done.err.strip() or "failed", install("passt"))
+            raise _pasta_failed(done.err.strip())
         try:
             names = _ask(child, "links")["names"]
         finally:
@@ -178,6 +178,12 @@ def link() -> str:
     if names == "lo":
         raise Missing("pasta", "it made no interface", install("passt"))
     return program
+
+
+def _pasta_failed(said: str) -> Missing:
+    if "xternal" in said:  # "No external routable interface", in several spellings
+        return Missing("a network", said, "give this machine a default route")
+    return Missing("pasta", said or "it failed without a word", install("passt"))
 
 
 def limits() -> str:
