@@ -130,7 +130,7 @@ class PolicyDenied(AxonError):
         decision_id: the record of the decision in the audit log.
     """
 
-    _fields = ("code", "action", "retryable", "decision_id")
+    _fields: tuple[str, ...] = ("code", "action", "retryable", "decision_id")
 
     def __init__(
         self, code: str, action: str, retryable: bool = False, decision_id: str = ""
@@ -256,7 +256,7 @@ class BoxError(AxonError):
         message: what happened and what to do about it.
     """
 
-    _fields = ("stage", "message")
+    _fields: tuple[str, ...] = ("stage", "message")
 
     def __init__(self, stage: str, message: str) -> None:
         self.stage = stage

@@ -1,0 +1,124 @@
+"""An agent: its policy, its tools, its handler."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from axonkernel.kernel import Handler, Kernel
+from axonkernel.kernel.core import AuditTarget, policy_from
+from axonkernel.policy.model import Policy
+from axonkernel.tools import ToolRegistry, builtin_tools
+
+__all__ = ["Agent", "define_agent"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Agent:
+    """What :func:`define_agent` returns.
+
+    Attributes:
+        name: for records and prompts.
+        policy: parsed; ``declared`` is False when there was none.
+        policy_data: as it was written, or None.
+        base: the folder that relative paths count from.
+        entry: the file that defines the agent, or None.
+        tools: registered so far, the built-in ones included.
+    """
+
+    def __init__(
+        self, name: str, policy: Mapping[str, Any] | Policy | None, base: str, entry: str | None
+    ) -> None:
+        self.name = name
+        self.policy_data = policy
+        self.policy: Policy = policy_from(policy, base)
+        self.base = base
+        self.entry = entry
+        self.tools: ToolRegistry = builtin_tools()
+        self._handler: Handler | None = None
+
+    def tool(self, name: str) -> Callable[[F], F]:
+        """Register the decorated function as the tool ``name``.
+
+        Parameters say what they touch: ``Annotated[str, ReadPath]``, ``WritePath``, ``Host``,
+        ``Argv``, ``Secret``. One named ``kernel`` is given the kernel. The tool must open the
+        path it is given, which is absolute with symlinks resolved.
+
+        Raises PolicyError for a name that is taken or could be mistaken for another, and for
+        a parameter that looks like a path and has no subject.
+        """
+
+        def register(function: F) -> F:
+            self.tools.register(name, function)
+            return function
+
+        return register
+
+    def handler(self, function: F) -> F:
+        """Make the decorated function, of ``(kernel, request)``, what requests go to."""
+        self._handler = function
+        return function
+
+    def kernel(
+        self,
+        *,
+        layers: Iterable[tuple[str, Policy]] = (),
+        audit: AuditTarget = None,
+        **options: Any,
+    ) -> Kernel:
+        """A kernel for this agent in this process; ``options`` are those of ``Kernel``."""
+        return Kernel(
+            self.policy,
+            cwd=options.pop("cwd", self.base),
+            layers=layers,
+            audit=audit,
+            tools=self.tools,
+            handler=self._handler,
+            name=self.name,
+            **options,
+        )
+
+    @asynccontextmanager
+    async def open(self, **options: Any) -> AsyncIterator[Kernel]:
+        """A kernel for application code; closed at the end of the block."""
+        async with self.kernel(**options) as kernel:
+            yield kernel
+
+    def run(self) -> Any:
+        """Run the agent: outside a box build it and supervise, inside serve requests."""
+        from axonkernel.supervisor import run_agent
+
+        return run_agent(self)
+
+
+def define_agent(
+    name: str | None = None,
+    policy: Mapping[str, Any] | Policy | None = None,
+    *,
+    handler: Handler | None = None,
+    base: str | os.PathLike[str] | None = None,
+) -> Agent:
+    """Declare an agent and what it may do.
+
+    Arguments:
+        name: for records and prompts; the defining file's name when None.
+        policy: DESIGN 4 as a mapping. None is unrestricted access, which the posture says.
+        handler: a function of ``(kernel, request)``; or use ``@agent.handler``.
+        base: folder that relative paths count from; the defining file's when None.
+
+    Raises PolicyError with every fault of the policy.
+    """
+    entry = sys._getframe(1).f_globals.get("__file__")
+    file = os.path.realpath(entry) if isinstance(entry, str) else None
+    folder = os.path.dirname(file) if file is not None else os.getcwd()
+    if base is not None:
+        folder = os.path.realpath(base)
+    called = os.path.basename(file).removesuffix(".py") if file is not None else "agent"
+    agent = Agent(name if name is not None else called, policy, folder, file)
+    if handler is not None:
+        agent.handler(handler)
+    return agent

@@ -1,0 +1,57 @@
+"""Blocks of code a model wrote: what each kind runs as."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal, get_args
+
+from attrs import frozen
+
+from axonkernel.errors import ToolError
+
+__all__ = ["BASH_ENVIRONMENT", "Block", "BlockKind", "bash_words", "block_of"]
+
+BlockKind = Literal["bash", "python", "wasm"]
+
+#: Variables that make bash run or parse something other than the line that was judged.
+#: Exported functions go by their prefix.
+BASH_ENVIRONMENT = ("BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PS4", "IFS", "BASH_FUNC_*")
+
+
+@frozen
+class Block:
+    """A block as a call.
+
+    Arguments:
+        tool: the name it is gated under.
+        line: for bash, the text the shell rules judge; None for other kinds.
+        argv: for other kinds, what runs.
+        data: its standard input.
+    """
+
+    tool: str
+    line: str | None = None
+    argv: tuple[str, ...] = ()
+    data: bytes | None = None
+
+
+def block_of(kind: str, source: str) -> Block:
+    """The block ``source`` of a kind.
+
+    Raises ToolError for an unknown kind.
+    """
+    if kind == "bash":
+        return Block("block.bash", line=source)
+    if kind == "python":
+        # The source goes through standard input: a command line can be read by others.
+        # -I: neither the working directory nor the user's site adds to what it imports.
+        return Block("block.python", argv=(sys.executable, "-I", "-"), data=source.encode())
+    if kind == "wasm":
+        return Block("block.wasm")
+    known = ", ".join(get_args(BlockKind))
+    raise ToolError("block", f"no kind of block is called {kind!r}; there are {known}")
+
+
+def bash_words(line: str) -> tuple[str, ...]:
+    """How a judged line runs: in the one shell whose grammar it was judged by."""
+    return ("bash", "--noprofile", "--norc", "-c", line)

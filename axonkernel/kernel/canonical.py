@@ -1,0 +1,63 @@
+"""Requests in the one form that is judged, shown and run."""
+
+from __future__ import annotations
+
+import json
+
+from attrs import evolve
+
+from axonkernel.errors import ToolError
+from axonkernel.paths import resolve
+from axonkernel.policy.request import (
+    AnyRequest,
+    PathRequest,
+    ProcessRequest,
+    ShellRequest,
+    ToolRequest,
+)
+from axonkernel.process import Lookup
+from axonkernel.tools import ToolRegistry
+
+__all__ = ["Canonical"]
+
+
+class Canonical:
+    """Makes requests canonical as this machine is now.
+
+    Arguments:
+        cwd: absolute folder that relative paths count from.
+        lookup: finds programs.
+        tools: bind the arguments of tool calls to their subjects.
+    """
+
+    def __init__(self, cwd: str, lookup: Lookup, tools: ToolRegistry) -> None:
+        self.cwd = cwd
+        self.lookup = lookup
+        self.tools = tools
+
+    def __call__(self, request: AnyRequest) -> AnyRequest:
+        """``request`` with paths absolute, symlinks resolved and its program found."""
+        if isinstance(request, PathRequest):
+            spelled = request.spelled or request.path
+            return evolve(request, path=resolve(request.path, self.cwd), spelled=spelled)
+        if isinstance(request, ProcessRequest):
+            return self._process(request)
+        if isinstance(request, ShellRequest):
+            return evolve(request, cwd=resolve(request.cwd, self.cwd))
+        if isinstance(request, ToolRequest) and not request.subjects:
+            return self._tool(request)
+        return request
+
+    def _process(self, request: ProcessRequest) -> ProcessRequest:
+        cwd = resolve(request.cwd, self.cwd)
+        found = self.lookup.find(request.argv[0], cwd) if request.argv else None
+        return evolve(request, cwd=cwd, resolved=found.file if found else None)
+
+    def _tool(self, request: ToolRequest) -> ToolRequest:
+        tool = self.tools.get(request.name)
+        if tool is None:
+            return request
+        try:
+            return tool.bind(json.loads(request.args), self.cwd).request
+        except (ToolError, ValueError, TypeError):
+            return request  # arguments that do not fit: only the name can be judged

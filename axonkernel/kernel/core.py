@@ -1,0 +1,134 @@
+"""What all views of one kernel share."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from typing import Any
+
+from attrs import evolve
+
+from axonkernel.audit import AuditLog, AuditSink
+from axonkernel.audit.redact import secret_values
+from axonkernel.escalation import Asker, Broker, Decider
+from axonkernel.kernel.canonical import Canonical
+from axonkernel.kernel.mediator import Mediator
+from axonkernel.kernel.scope import Layer, Scope, layer_of
+from axonkernel.paths import canonical_policy, default_protect, loaded_files
+from axonkernel.policy.meet import meet
+from axonkernel.policy.model import Policy
+from axonkernel.policy.parse import parse
+from axonkernel.process import Lookup
+from axonkernel.tools import ToolRegistry
+
+__all__ = ["AuditTarget", "Core", "PolicyLike", "policy_from"]
+
+PolicyLike = Policy | Mapping[str, Any] | None
+AuditTarget = AuditSink | str | os.PathLike[str] | None
+
+
+class Core:
+    """The parts behind a kernel and every narrowed view of it. See ``Kernel`` for most of
+    the arguments."""
+
+    def __init__(
+        self,
+        policies: tuple[tuple[str, Policy], ...],
+        *,
+        cwd: str,
+        audit: AuditTarget,
+        deciders: Iterable[Decider],
+        asker: Asker | None,
+        launcher: Any,
+        tools: ToolRegistry,
+        name: str,
+        boxed: Any,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.cwd = cwd
+        self.inside = boxed is not None
+        self.environ = dict(os.environ)
+        self.tools = tools
+        self.policies = tuple((layer, self.completed(policy)) for layer, policy in policies)
+        self.policy = reduce(meet, (policy for _, policy in self.policies))
+        self.lookup = Lookup(self.policy, self.environ)
+        self._options = {"path": self.lookup.path, "boxed": boxed}
+        self.base = Scope(tuple(self.compiled(*each) for each in self.policies))
+        self.canonical = Canonical(cwd, self.lookup, tools)
+        self.audit, self._own_audit = _audit(audit, self.environ)
+        self.broker = None if asker is not None else self._broker(deciders, clock)
+        asks = asker if asker is not None else self.broker
+        assert asks is not None
+        self.mediator = Mediator(self.audit, asks, name)
+        self._launcher = launcher
+        self._own_launcher = launcher is None
+        self._lock = threading.Lock()
+        self.closing: list[Callable[[], None]] = []
+
+    def completed(self, policy: Policy) -> Policy:
+        """``policy`` with what depends on this machine: symlinks resolved, ``fs.protect``
+        written out."""
+        policy = canonical_policy(policy)
+        fs = policy.fs
+        if fs is None or fs.protect is not None or not fs.write or self.inside:
+            return policy
+        return evolve(
+            policy, fs=evolve(fs, protect=default_protect(fs.write, loaded=loaded_files()))
+        )
+
+    def compiled(self, name: str, policy: Policy) -> Layer:
+        """``policy`` as a layer, under the PATH of this kernel."""
+        return layer_of(name, policy, **self._options)
+
+    def launcher(self) -> Any:
+        """What starts boxes, made at the first use."""
+        with self._lock:
+            if self._launcher is None:
+                from axonkernel.box.launch import Launcher
+
+                self._launcher = Launcher()
+            return self._launcher
+
+    def close(self) -> None:
+        """Deny what waits, end what was left running, let go of what is ours."""
+        if self.broker is not None:
+            self.broker.close()
+        while self.closing:
+            self.closing.pop()()
+        with self._lock:
+            if self._own_launcher and self._launcher is not None:
+                self._launcher.close()
+                self._launcher = None
+        if self._own_audit and isinstance(self.audit, AuditLog):
+            self.audit.close()
+
+    def _broker(self, deciders: Iterable[Decider], clock: Callable[[], float]) -> Broker:
+        rules = self.policy.escalation
+        return Broker(
+            deciders,
+            audit=self.audit,
+            timeout_s=rules.timeout_s,
+            headless=rules.headless,
+            clock=clock,
+        )
+
+
+def policy_from(policy: PolicyLike, cwd: str) -> Policy:
+    """A policy given as a value, as data (relative paths count from ``cwd``), or not at all."""
+    if policy is None:
+        return Policy(declared=False)
+    if isinstance(policy, Policy):
+        return policy
+    return parse(policy, base=cwd, home=os.path.expanduser("~"))
+
+
+def _audit(target: AuditTarget, environ: Mapping[str, str]) -> tuple[AuditSink, bool]:
+    """The sink, and whether it is ours to close."""
+    if target is not None and not isinstance(target, (str, os.PathLike)):
+        return target, False
+    log = AuditLog(target)
+    log.redactor.conceal(*secret_values(environ))
+    return log, True

@@ -1,0 +1,327 @@
+"""The kernel: the only one who can take what the capsule asks for."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+
+from axonkernel.blocks import block_of
+from axonkernel.errors import AxonError, Fault, PolicyError, ToolError
+from axonkernel.kernel.core import AuditTarget, Core, PolicyLike, policy_from
+from axonkernel.kernel.posture import posture_of
+from axonkernel.kernel.processes import Processes
+from axonkernel.kernel.scope import Scope, active, entered
+from axonkernel.policy.model import Policy
+from axonkernel.policy.request import AnyRequest, Decision, Request
+from axonkernel.process import ProcessResult
+from axonkernel.telemetry import tool_span
+from axonkernel.tools import Tool, ToolRegistry, builtin_tools
+from axonkernel.tools.tool import BoundCall
+
+if TYPE_CHECKING:
+    from axonkernel.box.model import PostureField
+    from axonkernel.escalation import Asker, Broker, Decider
+    from axonkernel.policy.explain import Explanation
+
+__all__ = ["Handler", "Kernel"]
+
+Handler = Callable[["Kernel", Any], Awaitable[Any] | Any]
+
+
+class Kernel:
+    """Checks every call against a policy before anything executes.
+
+    By itself it mediates inside this process: its tools have the checkpoint only, while each
+    program that ``process.run`` starts gets, on Linux and with OS fields declared, a box of
+    its own. :meth:`posture` says which.
+
+    Arguments:
+        policy: a parsed policy, the same as data (relative paths count from ``cwd``), or
+            None, which is unrestricted access and never silent.
+        cwd: where relative paths of calls count from; the working directory when None.
+        layers: (name, policy) pairs met with it, such as a machine profile.
+        audit: a file, or a sink of its own; the user's own log when None.
+        deciders: ways to reach a person; without any, escalations fail closed.
+        asker: takes escalations elsewhere, in place of ``deciders``.
+        launcher: starts the boxes of calls; one is made at need when None.
+        tools: the agent's tools; only the built-in ones when None.
+        handler: what :meth:`request` calls.
+        name: the agent's, for records and prompts.
+        boxed: what the box around this process grants (``BoxGrants``); None outside one.
+        posture: rows to report, when somebody else made the box around this process.
+        clock: monotonic seconds, for escalations.
+
+    Raises PolicyError for a policy with faults.
+    """
+
+    def __init__(
+        self,
+        policy: PolicyLike = None,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        layers: Iterable[tuple[str, Policy]] = (),
+        audit: AuditTarget = None,
+        deciders: Iterable[Decider] = (),
+        asker: Asker | None = None,
+        launcher: Any = None,
+        tools: ToolRegistry | None = None,
+        handler: Handler | None = None,
+        name: str = "agent",
+        boxed: Any = None,
+        posture: tuple[PostureField, ...] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        folder = os.path.realpath(os.fspath(cwd) if cwd is not None else os.getcwd())
+        core = Core(
+            (*layers, ("policy", policy_from(policy, folder))),
+            cwd=folder,
+            audit=audit,
+            deciders=deciders,
+            asker=asker,
+            launcher=launcher,
+            tools=builtin_tools() if tools is None else tools,
+            name=name,
+            boxed=boxed,
+            clock=clock,
+        )
+        self._attach(core, core.base, handler, posture)
+
+    def _attach(
+        self,
+        core: Core,
+        base: Scope,
+        handler: Handler | None,
+        posture: tuple[PostureField, ...] | None,
+    ) -> None:
+        self._core = core
+        self._base = base
+        self._handler = handler
+        self._posture = posture
+        self.process = Processes(core, self._scope)
+
+    @property
+    def policy(self) -> Policy:
+        """What holds here and now, all layers and narrowings met."""
+        return self._scope().policy
+
+    @property
+    def tools(self) -> ToolRegistry:
+        """The tools that :meth:`call` knows."""
+        return self._core.tools
+
+    @property
+    def broker(self) -> Broker | None:
+        """Where escalations wait; None when an ``asker`` was given."""
+        return self._core.broker
+
+    def check(self, request: AnyRequest) -> Decision:
+        """The decision about ``request`` as it would be made now. Nothing runs or is asked."""
+        return self.decide(self._core.canonical(request))
+
+    def decide(self, request: AnyRequest) -> Decision:
+        """:meth:`check` for a request that is canonical already."""
+        return self._scope().decide(request)
+
+    def explain(self, request: AnyRequest) -> Explanation:
+        """Why ``request`` is decided as it is; for the operator, never for the agent."""
+        from axonkernel.policy.explain import explain
+
+        return explain(self._scope().stack, self._core.canonical(request))
+
+    def posture(self) -> tuple[PostureField, ...]:
+        """Which declared field is held by what, in this kernel."""
+        if self._posture is not None:
+            return self._posture
+        return posture_of(self.policy, inside=self._core.inside)
+
+    async def call(self, name: str, /, **args: Any) -> Any:
+        """Call the tool ``name``.
+
+        Raises:
+            PolicyDenied, EscalationDenied: it may not run, and did not.
+            ToolError: there is no such tool, the arguments do not fit, or it failed.
+            AuditError: the decision cannot be recorded, so it did not run.
+        """
+        with tool_span(name):
+            scope = self._scope()
+            tool, bound, misfit = self._bind(name, args)
+            await self._core.mediator.require(bound.request, scope)
+            if tool is None or misfit is not None:
+                raise misfit or ToolError(name, "there is no tool of this name")
+            with _failures(name):
+                if tool.is_async:
+                    return await self._invoke(tool, bound)
+                return await anyio.to_thread.run_sync(partial(self._invoke, tool, bound))
+
+    def call_sync(self, name: str, /, **args: Any) -> Any:
+        """:meth:`call` for code without an event loop."""
+        with tool_span(name):
+            scope = self._scope()
+            tool, bound, misfit = self._bind(name, args)
+            self._core.mediator.require_sync(bound.request, scope)
+            if tool is None or misfit is not None:
+                raise misfit or ToolError(name, "there is no tool of this name")
+            with _failures(name):
+                call = partial(self._invoke, tool, bound)
+                return anyio.run(call) if tool.is_async else call()
+
+    async def run_block(self, kind: str, source: str) -> ProcessResult:
+        """Run a block of code a model wrote: ``bash`` or ``python``.
+
+        It is gated as the tool ``block.KIND``; the shell rules judge bash as well. Python
+        runs in a fresh interpreter, isolated from the environment's own settings.
+
+        Raises as ``process.run`` does; ToolError for a kind this version cannot run.
+        """
+        block = block_of(kind, source)
+        scope = self._scope()
+        require = self._core.mediator.require
+        with tool_span(block.tool):
+            identity = await require(Request.tool(block.tool, {"source": source}), scope)
+            if block.line is not None:
+                return await self.process.run(block.line, raw=True)
+            plan = self.process.fixed(_runnable(block.tool, block.argv))
+            return await self.process.start(plan, scope, identity, block.data, None)
+
+    def run_block_sync(self, kind: str, source: str) -> ProcessResult:
+        """:meth:`run_block` for code without an event loop."""
+        return anyio.run(self.run_block, kind, source)
+
+    @contextmanager
+    def narrow(
+        self, policy: Policy | Mapping[str, Any], *, strict: bool = False
+    ) -> Iterator[Kernel]:
+        """Let ``policy`` hold as well until the end of the block, in the mediator.
+
+        Asking for more than the base grants is clamped and recorded.
+
+        Arguments:
+            strict: raise PolicyError instead of clamping.
+        """
+        view = self._narrowed(policy, strict)
+        with entered(self._core, view._base):
+            yield view
+
+    async def request(
+        self,
+        request: Any,
+        policy: Policy | Mapping[str, Any] | None = None,
+        *,
+        strict: bool = False,
+    ) -> Any:
+        """Hand ``request`` to the agent's handler, under ``policy`` as well if given.
+
+        The narrowing goes with the context and the kernel the handler gets, and ends with
+        the call: on return, error, cancellation and timeout alike.
+
+        Raises what the handler raises; ToolError when there is no handler.
+        """
+        if self._handler is None:
+            raise ToolError("request", "this kernel has no handler")
+        view = self if policy is None else self._narrowed(policy, strict)
+        with entered(self._core, view._scope()):
+            if inspect.iscoroutinefunction(self._handler):
+                return await self._handler(view, request)
+            call = partial(self._handler, view, request)
+            result = await anyio.to_thread.run_sync(call)
+            return await result if inspect.isawaitable(result) else result
+
+    def request_sync(
+        self, request: Any, policy: Policy | Mapping[str, Any] | None = None
+    ) -> Any:
+        """:meth:`request` for code without an event loop."""
+        return anyio.run(self.request, request, policy)
+
+    def close(self) -> None:
+        """Deny what waits for an answer and end every spawned program."""
+        self._core.close()
+
+    def __enter__(self) -> Kernel:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Kernel:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self.close)
+
+    def _scope(self) -> Scope:
+        """This view's layers, and those that the context adds."""
+        here = active(self._core)
+        return self._base if here is None else here.plus(*self._base.layers)
+
+    def _narrowed(self, policy: Policy | Mapping[str, Any], strict: bool) -> Kernel:
+        scope = self._scope()
+        asked = policy_from(policy, self._core.cwd)
+        self._note_clamped(scope.policy, asked, strict)
+        layer = self._core.compiled("request", self._core.completed(asked))
+        view = object.__new__(Kernel)
+        view._attach(self._core, scope.plus(layer), self._handler, self._posture)
+        return view
+
+    def _note_clamped(self, base: Policy, asked: Policy, strict: bool) -> None:
+        from axonkernel.policy.meet import clamped
+
+        lines = clamped(base, asked)
+        if lines and strict:
+            faults = [Fault("$", line, hint="ask for no more than the base grants")
+                      for line in lines]
+            raise PolicyError(faults, "narrowing")
+        if lines:
+            self._core.audit.record("narrowing.clamped", lines=list(lines))
+
+    def _bind(
+        self, name: str, args: Mapping[str, Any]
+    ) -> tuple[Tool | None, BoundCall, ToolError | None]:
+        """The tool and the bound call; what does not fit is told after the decision only."""
+        tool = self._core.tools.get(name)
+        if tool is not None:
+            try:
+                return tool, tool.bind(args, self._core.cwd), None
+            except ToolError as error:
+                return tool, BoundCall(Request.tool(name, args), {}), error
+        return None, BoundCall(Request.tool(name, args), {}), None
+
+    def _invoke(self, tool: Tool, bound: BoundCall) -> Any:
+        extra = {"kernel": self} if tool.takes_kernel else {}
+        return tool.function(**bound.arguments, **extra)
+
+
+@contextmanager
+def _failures(name: str) -> Iterator[None]:
+    """A tool's own failure as ToolError; our errors pass as they are."""
+    try:
+        yield
+    except AxonError:
+        raise
+    except Exception as error:
+        raise ToolError(name, f"{type(error).__name__}: {error}") from error
+
+
+def _runnable(tool: str, argv: tuple[str, ...]) -> tuple[str, ...]:
+    if not argv:
+        raise ToolError(tool, "the WASM layer is not built into this version")
+    return argv

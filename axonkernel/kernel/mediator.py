@@ -1,0 +1,131 @@
+"""The checkpoint: judge, record, ask a person where the policy says so, let through."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+from axonkernel.audit import AuditSink, request_fields
+from axonkernel.errors import EscalationDenied, EscalationOutcome, PolicyDenied
+from axonkernel.escalation import Answer, Asker, Question
+from axonkernel.kernel.scope import Scope
+from axonkernel.policy.request import AnyRequest, Decision
+from axonkernel.telemetry import decide_span
+
+__all__ = ["Mediator"]
+
+#: Codes where asking for something narrower can help; the others end the matter.
+_RETRYABLE = frozenset(
+    {
+        "fs.read",
+        "fs.write",
+        "net.host",
+        "shell.args",
+        "shell.hazard",
+        "shell.raw",
+        "request.malformed",
+        "request.too_complex",
+    }
+)
+
+_OUTCOMES: Mapping[str, EscalationOutcome] = {
+    "denied": "denied",
+    "timeout": "timeout",
+    "headless": "headless",
+    "cancelled": "headless",
+}
+
+
+class Mediator:
+    """Decides about canonical requests and turns every answer but yes into an error.
+
+    Arguments:
+        audit: takes a record of each decision before anything follows from it.
+        asker: takes escalations to a person.
+        agent: who asks, for records and prompts.
+    """
+
+    def __init__(self, audit: AuditSink, asker: Asker, agent: str) -> None:
+        self.audit = audit
+        self._asker = asker
+        self._agent = agent
+
+    async def require(
+        self, request: AnyRequest, scope: Scope, env: Mapping[str, str] | None = None
+    ) -> str:
+        """Return the decision's record id when ``request`` may run.
+
+        Arguments:
+            request: canonical; exactly what will run.
+            env: variables the call sets, shown to whoever is asked.
+
+        Raises:
+            PolicyDenied, EscalationDenied: it may not.
+            AuditError: the decision could not be recorded, so it may not.
+        """
+        question = self._judge(request, scope, env)
+        if isinstance(question, str):
+            return question
+        return _conclude(question, await self._asker.ask(question))
+
+    def require_sync(
+        self, request: AnyRequest, scope: Scope, env: Mapping[str, str] | None = None
+    ) -> str:
+        """:meth:`require` for code without an event loop."""
+        question = self._judge(request, scope, env)
+        if isinstance(question, str):
+            return question
+        return _conclude(question, self._asker.ask_sync(question))
+
+    def refuse(self, request: AnyRequest, decision: Decision) -> PolicyDenied:
+        """The recorded denial of ``request`` for a reason no ruleset knows."""
+        return self._denied(request, decision, self._record(request, decision))
+
+    def _judge(
+        self, request: AnyRequest, scope: Scope, env: Mapping[str, str] | None
+    ) -> str | Question:
+        """The record id of an allowed request, or the question of an escalated one."""
+        with decide_span(request.action) as span:
+            decision = scope.decide(request)
+            if span is not None:
+                span.set_attribute("axon.verdict", decision.verdict)
+                span.set_attribute("axon.code", decision.code)
+        identity = self._record(request, decision)
+        if decision.verdict == "allow":
+            return identity
+        if decision.verdict == "escalate":
+            return Question(
+                secrets.token_hex(16), request, decision, identity, self._agent, dict(env or {})
+            )
+        raise self._denied(request, decision, identity)
+
+    def _record(self, request: AnyRequest, decision: Decision) -> str:
+        return self.audit.record(
+            "decision",
+            agent=self._agent,
+            verdict=decision.verdict,
+            code=decision.code,
+            rule=decision.rule,
+            layer=decision.layer,
+            detail=decision.detail,
+            request=request_fields(request),
+        )
+
+    def _denied(self, request: AnyRequest, decision: Decision, identity: str) -> PolicyDenied:
+        return PolicyDenied(
+            decision.code, request.action, decision.code in _RETRYABLE, identity
+        )
+
+
+def _conclude(question: Question, answer: Answer) -> str:
+    if answer.allowed:
+        return question.decision_id
+    if answer.outcome == "repeated":
+        raise PolicyDenied("repeated", question.action, False, question.decision_id)
+    raise EscalationDenied(
+        question.decision.code,
+        question.action,
+        False,
+        question.decision_id,
+        _OUTCOMES[answer.outcome],
+    )

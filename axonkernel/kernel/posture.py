@@ -1,0 +1,31 @@
+"""What holds in a kernel that mediates inside an ordinary process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from axonkernel.policy.model import Policy
+from axonkernel.process import needs_box
+
+if TYPE_CHECKING:
+    from axonkernel.box.model import PostureField
+
+__all__ = ["posture_of"]
+
+_WALLED = ("fs", "net", "env", "shell", "limits")
+_BOTH = "programs: a box for each call; tools and handlers in this process: the mediator"
+
+
+def posture_of(policy: Policy, *, inside: bool) -> tuple[PostureField, ...]:
+    """The rows for ``policy``. Nothing is claimed for this process beyond the mediator."""
+    from axonkernel.box.posture import mediated
+
+    rows = mediated(policy)
+    if not needs_box(policy, inside=inside):
+        return rows
+    return tuple(
+        row._replace(by="mediator", note=_BOTH)
+        if row.field in _WALLED and row.state == "mediator only"
+        else row
+        for row in rows
+    )

@@ -1,0 +1,59 @@
+"""Kernels over a temporary workspace, and a log to look into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axonkernel import Kernel
+from axonkernel.errors import AuditError
+
+
+class MemoryAudit:
+    """Records kept in a list; ``broken`` makes the next ones fail."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.broken = False
+
+    def record(self, kind: str, /, **fields: Any) -> str:
+        if self.broken:
+            raise AuditError("full")
+        self.records.append({"kind": kind, **fields})
+        return f"r{len(self.records)}"
+
+    def kinds(self) -> list[str]:
+        return [record["kind"] for record in self.records]
+
+    def decisions(self) -> list[str]:
+        return [r["verdict"] for r in self.records if r["kind"] == "decision"]
+
+
+@pytest.fixture
+def audit() -> MemoryAudit:
+    return MemoryAudit()
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Path:
+    """A workspace with a file to read, a folder to write, and a secret."""
+    folder = tmp_path / "ws"
+    (folder / "out").mkdir(parents=True)
+    (folder / "a.txt").write_text("text of a")
+    (folder / "secret.txt").write_text("KEY")
+    return folder
+
+
+@pytest.fixture
+def make(ws: Path, audit: MemoryAudit) -> Callable[..., Kernel]:
+    """Makes a kernel that mediates only, unless the policy says otherwise."""
+
+    def kernel(policy: Any = None, **options: Any) -> Kernel:
+        if isinstance(policy, dict):
+            policy = {"isolation": "none", **policy}
+        return Kernel(policy, cwd=ws, audit=audit, **options)
+
+    return kernel
