@@ -27,7 +27,7 @@ CASES = [
     (["--", "curl", "x"], "deny", "shell.program"),
     (["--raw", "git log | head"], "deny", "shell.raw"),
     (["--tool", "fs.read", "--args", '{"path": "src/a"}'], "allow", "tool"),
-    (["--tool", "fs.read", "--args", '{"path": "elsewhere"}'], "deny", "fs.read"),
+    (["--tool", "fs.read", "--args", '{"path": "/srv/elsewhere"}'], "deny", "fs.read"),
     (["--tool", "fs.remove"], "deny", "tool"),
     (["--tool", "mail.send"], "escalate", "tool"),
     (["--read", "src/a.py"], "allow", "fs.read"),
@@ -85,7 +85,7 @@ def test_the_policy_found_is_used_before_it_is_trusted(project: Shell) -> None:
 
 def test_cwd_moves_the_request_and_not_the_policy(project: Shell) -> None:
     """Relative paths of the request count from --cwd."""
-    words = ("explain", "--policy", "policy.json", "--read")
+    words = ("explain", "--unboxed", "--policy", "policy.json", "--read")
     assert project.axonkernel(*words, "a.py").code == 10
     assert project.axonkernel(*words, "a.py", "--cwd", "src").code == 0
     assert project.axonkernel(*words, "../src/a.py", "--cwd", "/").code == 10
@@ -187,7 +187,8 @@ def test_words_after_the_dashes_are_taken_as_they_are(project: Shell) -> None:
 
 def test_odd_bytes_are_no_crash(project: Shell) -> None:
     """A path that is not UTF-8 and a word with an escape sequence are explained."""
-    ended = project.axonkernel("explain", "--json", "--policy", "policy.json", "--read", b"\xff")
+    odd = (b"--read", b"/srv/\xff")
+    ended = project.axonkernel("explain", "--json", "--policy", "policy.json", *odd)
     assert ended.code == 10
     assert ended.json["verdict"] == "deny"
     ended = project.axonkernel("explain", "--policy", "policy.json", "--", "\x1b[2Jgit")
