@@ -183,6 +183,9 @@ def link() -> str:
 def _pasta_failed(said: str) -> Missing:
     if "xternal" in said:  # "No external routable interface", in several spellings
         return Missing("a network", said, "give this machine a default route")
+    if "tun" in said:
+        fix = "sudo modprobe tun && sudo chmod 0666 /dev/net/tun"
+        return Missing("/dev/net/tun", said, fix)
     return Missing("pasta", said or "it failed without a word", install("passt"))
 
 

@@ -110,6 +110,22 @@ def test_no_pasta(machine: Machine) -> None:
 
 
 @pytest.mark.net
+@pytest.mark.parametrize(
+    ("said", "missing_piece"),
+    [
+        ("No external routable interface for IPv4", "a network"),
+        ("Failed to open tun socket in namespace", "/dev/net/tun"),
+        ("Couldn't switch to pasta namespaces", "pasta"),
+    ],
+)
+def test_a_pasta_that_fails(machine: Machine, said: str, missing_piece: str) -> None:
+    """What pasta says decides what to do: installing it again does not help everywhere."""
+    machine.script("pasta", f'echo "{said}" >&2; exit 1')
+    piece = missing("link")
+    assert (piece.missing, said in piece.detail) == (missing_piece, True)
+
+
+@pytest.mark.net
 def test_no_nft_and_no_binding(machine: Machine, tmp_path: Path) -> None:
     """With neither of the two ways to load a table; with one of them there is a wall."""
     fake = tmp_path / "fake"
