@@ -44,7 +44,8 @@ def session() -> Session | None:
 
 def command(module: str) -> tuple[str, ...]:
     """The words that run ``module.main()`` as the first code of an agent's box."""
-    code = f"from {module} import main; main()"
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    code = f"import sys; sys.path.append({root!r}); from {module} import main; main()"
     # -P: the working directory is the agent's, and names no module of ours.
     return (sys.executable, "-P", "-c", code)
 

@@ -13,7 +13,7 @@ import shutil
 import signal
 from typing import NoReturn
 
-from axonkernel.box.linux import child_subreaper
+from axonkernel.box.linux import child_subreaper, default_signals
 from axonkernel.errors import BoxError
 
 __all__ = ["Link"]
@@ -84,6 +84,7 @@ def _start(target: str) -> str:
     said_read, said_write = os.pipe()
     pid = os.fork()
     if pid == 0:
+        default_signals()  # pasta gives up when SIGPIPE is ignored already
         os.dup2(os.open(os.devnull, os.O_RDWR), 0)
         os.dup2(said_write, 1)
         os.dup2(said_write, 2)

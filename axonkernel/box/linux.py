@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 from typing import Any
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "CLONE_NEWUSER",
     "child_subreaper",
     "close_on_exec_from",
+    "default_signals",
     "die_with_parent",
     "no_new_privs",
     "open_in_root",
@@ -92,6 +94,12 @@ def no_new_privs() -> None:
 def close_on_exec_from(first: int) -> None:
     """Mark every descriptor from ``first`` up: whatever was inherited goes no further."""
     syscall(_SYS_CLOSE_RANGE, first, ctypes.c_uint(0xFFFFFFFF), _CLOSE_RANGE_CLOEXEC)
+
+
+def default_signals() -> None:
+    """Undo for the next program what Python and our helpers ignore."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
 
 
 class _OpenHow(ctypes.Structure):

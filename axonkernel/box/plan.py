@@ -129,7 +129,8 @@ def _programs(host: Host) -> Iterator[Mount]:
     yield from (Mount("mask-file", path) for path in host.masked_programs)
     if not host.walled:
         return
-    folders = (*host.program_folders, *host.libraries, *(e.path for e in host.shared))
+    entries = (*host.shared, *host.extra, *host.grants)
+    folders = (*host.program_folders, *host.libraries, *(entry.path for entry in entries))
     for folder in host.program_folders:
         yield Mount("ro-bind", folder, folder)
     for program in host.programs:
@@ -254,8 +255,8 @@ def _working_directory(policy: Policy, host: Host, ask: Ask) -> tuple[str, tuple
     if policy.fs is None:
         if not _lies_in(ask.cwd, _SCRATCH):
             return ask.cwd, ()
-    elif any(_within(ask.cwd, entry.path) for entry in host.grants):
-        return ask.cwd, ()
+    elif any(_within(ask.cwd, e.path) or _within(e.path, ask.cwd) for e in host.grants):
+        return ask.cwd, ()  # granted, or the folder around a grant, empty but for it
     note = f"{ask.cwd} is not granted; the working directory in the box is {host.user.home}"
     return host.user.home, (note,)
 

@@ -12,7 +12,7 @@ import os
 from typing import NamedTuple, NoReturn
 
 from axonkernel.box import bwrap, landlock
-from axonkernel.box.linux import close_on_exec_from
+from axonkernel.box.linux import close_on_exec_from, default_signals
 from axonkernel.box.model import BoxPlan, Command
 from axonkernel.errors import BoxError
 
@@ -100,6 +100,7 @@ def _become(
         for target, fd in enumerate(_above(given, len(given))):
             os.dup2(fd, target, inheritable=True)
         close_on_exec_from(len(given))
+        default_signals()
         for fd in kept:
             os.set_inheritable(fd, True)
         if plan.run_as is not None:

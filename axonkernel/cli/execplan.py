@@ -114,7 +114,7 @@ def _watched(policy: Policy, host: Host) -> tuple[str, ...] | None:
     fs = policy.fs
     if fs is not None and (fs.write or any(is_glob(pattern) for pattern in fs.deny)):
         return None
-    entries = (*host.grants, *host.extra, *host.shared, *host.denied, *host.hidden)
+    entries = (*host.grants, *host.extra, *host.shared, *host.denied)
     programs = [program.file for program in host.programs]
     return (
         *(entry.path for entry in entries),

@@ -92,7 +92,7 @@ def _kernel(hello: dict[str, Any], agent: Agent, link: Link) -> Kernel:
         layers=layers,
         audit=RemoteAudit(link),
         asker=RemoteAsker(link),
-        cwd=os.getcwd(),
+        cwd=agent.base if os.path.isdir(agent.base) else os.getcwd(),
         boxed=BoxGrants(tuple(hello["grants"]["write"]), tuple(hello["grants"]["read"])),
         posture=tuple(PostureField(*row) for row in hello["posture"]),
     )
