@@ -68,7 +68,8 @@ class Boxed:
                 raise BoxError(result.stage, result.message)
             return Ending(code, message=result.message)
         limit, peak = _limit(result)
-        return Ending(result.exit_code, limit, peak, net_denied=result.denied)
+        denied = tuple((address, protocol, port) for address, protocol, port in result.denied)
+        return Ending(result.exit_code, limit, peak, net_denied=denied)
 
     def kill(self) -> None:
         """End every process of the box."""
