@@ -19,7 +19,7 @@ from axonkernel.errors import PolicyError
 CLOSED = 'default = "deny"\n'
 OTHER_UID = 4242
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+as_root = pytest.mark.requires("root")
 
 
 @pytest.fixture(autouse=True)
