@@ -96,7 +96,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
     user = run_as or User(me.pw_name, me.pw_uid, os.getgid(), me.pw_dir)  # type: ignore[union-attr]
     libraries = tuple(_library_folders())
     walled = shell is not None and shell.allow is not True
-    programs, folders, missing = _programs(shell, ask, path) if walled else ((), (), ())
+    programs, folders, missing = _programs(shell, ask, path) if shell and walled else ((), (), ())
     return Host(
         user=user,
         switch_user=run_as is not None,

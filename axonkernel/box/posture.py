@@ -54,8 +54,7 @@ def _boxed(policy: Policy, plan: BoxPlan) -> Iterator[PostureField]:
         yield PostureField("env", "open", "", "the supervisor's whole environment is visible")
     else:
         yield PostureField("env", "enforced", "environment built from nothing")
-    tools = "open" if policy.tools is None else "mediator only"
-    yield PostureField("tools", tools)
+    yield PostureField("tools", "open" if policy.tools is None else "mediator only")
     yield from _limits(policy)
     yield PostureField("seccomp", "enforced", "seccomp filter")
     yield PostureField("release", "enforced", "checked at the program's first instruction")

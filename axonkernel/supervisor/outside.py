@@ -17,7 +17,7 @@ from axonkernel.policy.model import Policy
 if TYPE_CHECKING:
     from axonkernel.agent import Agent
 
-__all__ = ["Job", "run_defined", "supervise"]
+__all__ = ["Job", "run_defined", "run_job", "supervise"]
 
 #: What the supervisor says of a run, on stderr.
 _PREFIX = "axonkernel: "
@@ -61,6 +61,19 @@ def run_defined(agent: Agent, request: Any) -> int:
     return supervise(Job(agent.name, agent.entry, layers, words, asked, as_script=True))
 
 
+def run_job(job: Job) -> int:
+    """Run an agent that only its file knows so far; see :func:`supervise`."""
+    if _wants_box(job.layers):
+        return supervise(job)
+    import runpy
+
+    from axonkernel.agent import Agent
+
+    names = runpy.run_path(job.entry, run_name="axon_config")
+    agent = next(value for value in names.values() if isinstance(value, Agent))
+    return _run_here(agent, job.layers, job.request)
+
+
 def _wants_box(layers: tuple[tuple[str, Policy], ...]) -> bool:
     strictness = {policy.effective_isolation for _, policy in layers}
     if strictness <= {"none"}:
@@ -72,7 +85,8 @@ def _run_here(agent: Agent, layers: tuple[tuple[str, Policy], ...], request: Any
     """No field asks for a wall (or there is none on this platform): the mediator alone."""
     from axonkernel.escalation import Terminal
 
-    with agent.kernel(layers=layers[:-1], deciders=[Terminal()]) as kernel:
+    others = tuple(layer for layer in layers if layer[1] != agent.policy)
+    with agent.kernel(layers=others, deciders=[Terminal()]) as kernel:
         _announce(kernel.posture(), ())
         try:
             _show(kernel.request_sync(request))

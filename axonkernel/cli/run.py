@@ -1,0 +1,72 @@
+"""Run the agent of axon.config.py in its box.
+
+The configuration found here or above needs `axonkernel trust` once; one you name with --agent
+is your own choice. Its policy is read in a closed box, its functions load only in the agent's box.
+What the handler returns is printed on stdout, text as it is, other data as JSON.
+
+examples:
+  axonkernel run summarise the open issues
+  axonkernel run --agent agent.py --request '{"prompt": "review", "branch": "main"}'
+
+exit codes: 0 the handler returned; 1 it raised, or a call was denied; 125 no box; 78 a
+policy with faults
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from typing import Any
+
+from axonkernel.cli.args import usage_error
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``run`` takes."""
+    parser.add_argument("--agent", metavar="FILE", help="a Python file with one agent")
+    parser.add_argument("--policy", metavar="FILE", help="a policy that holds as well")
+    parser.add_argument("--request", metavar="JSON", help="what the handler gets")
+    parser.add_argument(
+        "--require-policy", action="store_true", help="refuse an agent without a policy"
+    )
+    parser.add_argument("words", nargs="*", metavar="WORD", help="words of a prompt")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; returns the exit code of the agent's run."""
+    from axonkernel.config import load
+    from axonkernel.supervisor.outside import Job, run_job
+
+    request = _request(args)
+    loaded = load(args.agent, require_policy=args.require_policy or None)
+    if loaded.entry is None:
+        where = loaded.source or os.getcwd()
+        raise usage_error(f"{where} holds no agent; write axon.config.py (axonkernel init --python)")
+    layers = loaded.layers
+    hide: tuple[str, ...] = ()
+    if args.policy is not None:
+        more = load(args.policy)
+        layers, hide = (*layers, *more.layers), (more.source,)
+    job = Job(
+        name=loaded.name or os.path.basename(loaded.entry).removesuffix(".py"),
+        entry=loaded.entry,
+        layers=layers,
+        words=tuple(args.words),
+        request=request,
+        hide=hide,
+    )
+    return run_job(job)
+
+
+def _request(args: argparse.Namespace) -> Any:
+    if args.request is None:
+        return {"prompt": " ".join(args.words)}
+    if args.words:
+        raise usage_error("give --request or words, not both")
+    try:
+        return json.loads(args.request)
+    except ValueError as error:
+        raise usage_error(f"--request is not JSON: {error}") from None
