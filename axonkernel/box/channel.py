@@ -56,7 +56,9 @@ class Channel:
         try:
             # Descriptors ride on the first byte; a stream may take the frame in parts.
             sent = socket.send_fds(self._sock, [frame], list(descriptors))
-            self._sock.sendall(memoryview(frame)[sent:])
+            # Sending nothing fails where the peer has read the message and closed already.
+            if sent < len(frame):
+                self._sock.sendall(memoryview(frame)[sent:])
         except OSError as error:
             raise ChannelClosed(str(error)) from error
 

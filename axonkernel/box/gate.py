@@ -6,9 +6,9 @@ be seen from outside is the exec stop (facts 1.4). Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-
 from collections.abc import Callable
 
 from axonkernel.box.linux import ptrace
@@ -33,9 +33,7 @@ def seize(pid: int) -> None:
         raise GateError(f"ptrace refused: {error}") from error
 
 
-def await_exec(
-    init: int, reaped: dict[int, int], before_exec: Callable[[int], None]
-) -> int | None:
+def await_exec(init: int, reaped: dict[int, int], before_exec: Callable[[int], None]) -> int | None:
     """The pid of the first program executed below ``init``, stopped at its exec.
 
     Everything traced but that program is let go. Returns None when ``init`` ended before any
@@ -69,10 +67,9 @@ def await_exec(
 def _resume(pid: int, status: int, event: int) -> None:
     stopped_by = os.WSTOPSIG(status)
     passes_on = event == 0 and stopped_by != signal.SIGTRAP
-    try:
+    # Killed in the meantime: its exit is the next thing waitpid reports.
+    with contextlib.suppress(ProcessLookupError):
         ptrace(_CONT, pid, 0, stopped_by if passes_on else 0)
-    except ProcessLookupError:
-        pass  # killed in the meantime; its exit is the next thing waitpid reports
 
 
 def _let_go(pids: set[int]) -> None:

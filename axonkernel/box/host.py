@@ -6,13 +6,15 @@ Touches the file system, reads only. Standard library, errors and the policy's p
 from __future__ import annotations
 
 import os
+import posixpath
 import pwd
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from axonkernel.box import find, floor
 from axonkernel.box.find import Program
+from axonkernel.errors import BoxError
 from axonkernel.policy.globs import argument_glob, is_glob, path_glob, unescape
 from axonkernel.policy.model import FsPolicy, Policy, ShellPolicy
 from axonkernel.policy.protect import DEFAULT_PROTECT
@@ -20,7 +22,9 @@ from axonkernel.policy.protect import DEFAULT_PROTECT
 __all__ = ["Ask", "Entry", "Host", "User", "survey"]
 
 #: A glob in fs.deny or fs.protect is expanded over at most this many names.
-MAX_NAMES = 200_000
+MAX_NAMES = 1_000_000
+
+Test = Callable[[str], bool]
 
 Kind = Literal["file", "dir", "other", "missing"]
 
@@ -92,8 +96,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
     shell = policy.shell
     wanted = shell.path if shell and shell.path else env.get("PATH", os.defpath).split(":")
     path = find.search_path(wanted, writes)
-    me = pwd.getpwuid(os.getuid()) if run_as is None else None
-    user = run_as or User(me.pw_name, me.pw_uid, os.getgid(), me.pw_dir)  # type: ignore[union-attr]
+    user = run_as or _myself()
     libraries = tuple(_library_folders())
     walled = shell is not None and shell.allow is not True
     programs, folders, missing = _programs(shell, ask, path) if shell and walled else ((), (), ())
@@ -118,6 +121,15 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         missing_programs=missing,
         masked_programs=tuple(_masked(shell, libraries, path)),
     )
+
+
+def _myself() -> User:
+    uid, gid = os.getuid(), os.getgid()
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:  # a container's --user often has no entry
+        return User("agent", uid, gid, "/home/agent")
+    return User(entry.pw_name, uid, gid, entry.pw_dir)
 
 
 def entry_of(path: str) -> Entry:
@@ -234,22 +246,36 @@ def _library_programs(folders: Iterable[str]) -> Iterator[str]:
 
 def _expand(patterns: tuple[str, ...], grants: Iterable[str]) -> Iterator[Entry]:
     """What deny and protect patterns stand for below the grants; missing literals too."""
-    globs = [path_glob(pattern) for pattern in patterns if is_glob(pattern)]
+    by_name: dict[str, list[Test]] = {}
+    others: list[Test] = []
     for pattern in patterns:
         if not is_glob(pattern):
             yield entry_of(unescape(pattern))
-    if not globs:
+        elif is_glob(last := posixpath.basename(pattern)):
+            others.append(path_glob(pattern))
+        else:
+            by_name.setdefault(unescape(last), []).append(path_glob(pattern))
+    if not by_name and not others:
         return
-    for budget, path in enumerate(_walk(grants)):
-        if budget >= MAX_NAMES:
-            return
-        if any(matches(path) for matches in globs):
+    for path in _walk(grants):
+        tests = (*by_name.get(posixpath.basename(path), ()), *others)
+        if any(matches(path) for matches in tests):
             yield entry_of(path)
 
 
 def _walk(grants: Iterable[str]) -> Iterator[str]:
+    """Every name below the grants. Raises BoxError past MAX_NAMES: a pattern half expanded
+    would leave the rest in reach."""
+    count = 0
     for grant in _unique(grants):
         yield grant
         for where, folders, names in os.walk(grant):
+            count += len(folders) + len(names)
+            if count > MAX_NAMES:
+                raise BoxError(
+                    "mounts",
+                    f"more than {MAX_NAMES} names below {grant}: the patterns of fs.deny and "
+                    "fs.protect cannot be held there; grant folders further down",
+                )
             for name in (*folders, *names):
                 yield f"{where}/{name}"

@@ -121,9 +121,7 @@ def start(control: Channel, plan: BoxPlan, command: Command, *, unit: str = "") 
 
 def needs_scope(limits: LimitsPlan | None) -> bool:
     """Whether a limit is declared that only a control group holds."""
-    return limits is not None and bool(
-        limits.memory_bytes or limits.cpu_millicores or limits.pids
-    )
+    return limits is not None and bool(limits.memory_bytes or limits.cpu_millicores or limits.pids)
 
 
 def _confine(control: Channel, plan: BoxPlan, built: dict[str, object], unit: str) -> None:
@@ -223,5 +221,3 @@ def _nftables_folder() -> list[str]:
 
     spec = find_spec("nftables")
     return [os.path.dirname(os.path.dirname(spec.origin))] if spec and spec.origin else []
-
-

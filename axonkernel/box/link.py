@@ -102,7 +102,7 @@ def _start(target: str) -> str:
 def _end_children() -> None:
     """Kill and reap every child; pasta's second process is one, by the subreaper."""
     while True:
-        with open("/proc/self/task/%d/children" % os.getpid(), encoding="ascii") as file:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
             children = [int(pid) for pid in file.read().split()]
         if not children:
             return

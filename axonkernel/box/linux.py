@@ -113,6 +113,4 @@ class _OpenHow(ctypes.Structure):
 def open_in_root(root_fd: int, path: str, flags: int) -> int:
     """Open ``path`` as if ``root_fd`` were /; symlinks stay inside it (openat2)."""
     how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
-    return syscall(
-        _SYS_OPENAT2, root_fd, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how)
-    )
+    return syscall(_SYS_OPENAT2, root_fd, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))

@@ -214,7 +214,7 @@ def _environment(policy: Policy, host: Host) -> tuple[tuple[str, str], ...]:
         "HOME": host.user.home,
         "USER": host.user.name,
         "LOGNAME": host.user.name,
-        "TMPDIR": "/tmp",  # noqa: S108 - the box's private one
+        "TMPDIR": "/tmp",
         **QUIET,
     }
     env, _ = environment(policy.env, dict(host.env), fixed)

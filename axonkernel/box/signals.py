@@ -30,8 +30,7 @@ def forwarded(box: BoxProcess) -> Iterator[None]:
         yield  # only the main thread has handlers; elsewhere the application decides
         return
     before = {
-        number: signal.signal(number, lambda number, _: box.signal(number))
-        for number in _FORWARDED
+        number: signal.signal(number, lambda number, _: box.signal(number)) for number in _FORWARDED
     }
     try:
         yield

@@ -93,9 +93,7 @@ def _holding(content: bytes) -> int:
     return fd
 
 
-def _become(
-    argv: list[str], plan: BoxPlan, kept: list[int], given: tuple[int, ...]
-) -> NoReturn:
+def _become(argv: list[str], plan: BoxPlan, kept: list[int], given: tuple[int, ...]) -> NoReturn:
     try:
         for target, fd in enumerate(_above(given, len(given))):
             os.dup2(fd, target, inheritable=True)

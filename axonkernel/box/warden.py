@@ -22,6 +22,7 @@ from typing import NoReturn
 from axonkernel.box import cgroup, gate, nft
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.clock import WallClock
+from axonkernel.box.link import Link
 from axonkernel.box.linux import (
     CLONE_NEWNET,
     CLONE_NEWUSER,
@@ -29,7 +30,6 @@ from axonkernel.box.linux import (
     owning_user_namespace,
     set_namespace,
 )
-from axonkernel.box.link import Link
 from axonkernel.box.lookup import NOT_EXECUTABLE, NOT_FOUND, require_program
 from axonkernel.box.model import BoxPlan, BoxResult, Command, decode_plan
 from axonkernel.box.spawn import Spawned, spawn

@@ -44,7 +44,9 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args.agent, require_policy=args.require_policy or None)
     if loaded.entry is None:
         where = loaded.source or os.getcwd()
-        raise usage_error(f"{where} holds no agent; write axon.config.py (axonkernel init --python)")
+        raise usage_error(
+            f"{where} holds no agent; write axon.config.py (axonkernel init --python)"
+        )
     layers = loaded.layers
     hide: tuple[str, ...] = ()
     if args.policy is not None:

@@ -123,9 +123,7 @@ class Link:
     def record(self, message: dict[str, Any]) -> None:
         """Send a record; waits only while too many have not been acknowledged."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._open_records < MAX_UNACKNOWLEDGED or self._closed
-            )
+            self._changed.wait_for(lambda: self._open_records < MAX_UNACKNOWLEDGED or self._closed)
             if self._closed:
                 raise AuditError("the supervisor does not take records any more")
             self._open_records += 1

@@ -104,8 +104,8 @@ def supervise(job: Job) -> int:
     from axonkernel.audit import AuditLog
     from axonkernel.box.channel import pair
     from axonkernel.box.launch import Launcher
-    from axonkernel.supervisor.desk import Desk
     from axonkernel.box.signals import forwarded
+    from axonkernel.supervisor.desk import Desk
 
     layers = tuple(_completed(job, name, policy) for name, policy in job.layers)
     plan, hello = _prepare(job, layers)
@@ -142,9 +142,7 @@ def _completed(job: Job, name: str, policy: Policy) -> tuple[str, Policy]:
     return name, evolve(policy, fs=evolve(fs, protect=protect))
 
 
-def _prepare(
-    job: Job, layers: tuple[tuple[str, Policy], ...]
-) -> tuple[BoxPlan, dict[str, Any]]:
+def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan, dict[str, Any]]:
     from axonkernel.box.child import command
     from axonkernel.box.host import Ask
     from axonkernel.box.implied import implied_grants
