@@ -5,6 +5,7 @@ Touches the file system, reads only. Standard library, errors and the policy's p
 
 from __future__ import annotations
 
+import functools
 import os
 import posixpath
 import pwd
@@ -234,14 +235,23 @@ def _ld_so_conf(path: str) -> Iterator[str]:
             yield line
 
 
-def _library_programs(folders: Iterable[str]) -> Iterator[str]:
+def _library_programs(folders: tuple[str, ...]) -> tuple[str, ...]:
     """Programs that lie among the libraries, such as helpers of packages."""
-    for folder in folders:
-        for where, _, names in os.walk(folder):
-            for name in names:
-                path = f"{where}/{name}"
-                if ".so" not in name and not os.path.islink(path) and os.access(path, os.X_OK):
-                    yield path
+    return _programs_among(folders, tuple(os.stat(folder).st_mtime_ns for folder in folders))
+
+
+@functools.lru_cache(maxsize=8)
+def _programs_among(folders: tuple[str, ...], stamps: tuple[int, ...]) -> tuple[str, ...]:
+    """One walk per process and state of the folders: thousands of names are looked at."""
+    return tuple(
+        path
+        for folder in folders
+        for where, _, names in os.walk(folder)
+        for name in names
+        if ".so" not in name
+        and not os.path.islink(path := f"{where}/{name}")
+        and os.access(path, os.X_OK)
+    )
 
 
 def _expand(patterns: tuple[str, ...], grants: Iterable[str]) -> Iterator[Entry]:
