@@ -107,16 +107,26 @@ def start(control: Channel, plan: BoxPlan, command: Command, *, unit: str = "") 
     Raises IsolationUnavailable when limits need a scope and none can be had.
     """
     box = BoxProcess(control)
-    given = tuple(fd for fd in command[1:5] if isinstance(fd, int) and fd >= 0)
     scoped = needs_scope(plan.limits)
     job = {"plan": plan, "command": command, "bwrap": _bwrap(), "scope": scoped}
-    control.send(job, given)
+    with open(os.devnull, "r+b", buffering=0) as null:
+        stdio = (command.stdin, command.stdout, command.stderr)
+        given = [fd if _is_open(fd) else null.fileno() for fd in stdio]
+        control.send(job, (*given, command.channel) if command.channel >= 0 else tuple(given))
     if scoped:
         built = box._receive("built")
         if box.result is None:
             _confine(control, plan, built, unit or f"axonkernel-{os.urandom(6).hex()}.scope")
     box._receive("running")
     return box
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def needs_scope(limits: LimitsPlan | None) -> bool:

@@ -63,7 +63,9 @@ def _tree(policy: Policy, host: Host) -> Iterator[Mount]:
     else:
         yield Mount(root, "/", "/")
         layers = [*_private(policy), *_walled_bins(host), *_programs(host)]
-        layers += _grants(policy, host) if policy.fs is not None else _kept(host)
+        layers += [*_own(host), *_hidden(host)]
+        if policy.fs is not None:
+            layers += _grants(policy, host)
         if policy.net is not None:
             layers.append(Mount("data-over", "/etc/resolv.conf", mode=0o444, data=_RESOLV))
     yield from _by_depth(layers)
@@ -111,12 +113,16 @@ def _floor(host: Host) -> Iterator[Mount]:
     for folder in host.libraries:
         if host.walled or not _within(folder, "/usr"):
             yield Mount("ro-bind", folder, folder)
-    yield from _kept(host)
+    yield from _own(host)
 
 
-def _kept(host: Host) -> Iterator[Mount]:
-    """The agent's own files where they would be missing, and what no box may see."""
+def _own(host: Host) -> Iterator[Mount]:
+    """The agent's own files, which are there whatever is granted."""
     yield from (Mount("ro-bind", e.path, e.path) for e in host.extra if e.kind != "missing")
+
+
+def _hidden(host: Host) -> Iterator[Mount]:
+    """What no box may see, in a root that is the host's."""
     yield from (_mask(entry) for entry in host.hidden if not _lies_in(entry.path, _SCRATCH))
 
 

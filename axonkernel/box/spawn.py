@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import base64
 import os
+import signal
 from typing import NamedTuple, NoReturn
 
 from axonkernel.box import bwrap, landlock
-from axonkernel.box.linux import close_on_exec_from, default_signals
+from axonkernel.box.linux import close_on_exec_from, default_signals, die_with_parent
 from axonkernel.box.model import BoxPlan, Command
 from axonkernel.errors import BoxError
 
@@ -42,6 +43,7 @@ def spawn(program: str, plan: BoxPlan, command: Command, given: tuple[int, ...])
 
     Raises BoxError when a source cannot be opened.
     """
+    reserved = _reserve(len(given))
     status_read, status_write = os.pipe()
     hold_read, hold_write = os.pipe()
     # bwrap gets a pipe it can also write: end-of-file would release it (facts 1.4).
@@ -51,11 +53,12 @@ def spawn(program: str, plan: BoxPlan, command: Command, given: tuple[int, ...])
         options = _options(plan, command, kept, status_write, block)
         kept.append(_holding(("\0".join(options) + "\0").encode("utf-8", "surrogateescape")))
         argv = [program, "--args", str(kept[-1]), *command.argv]
+        warden = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _become(argv, plan, kept, given)
+            _become(argv, plan, kept, given, warden)
     finally:
-        for fd in (*kept, hold_read, *given):
+        for fd in (*kept, *reserved, hold_read, *given):
             os.close(fd)
     return Spawned(pid, status_read, hold_write)
 
@@ -93,7 +96,9 @@ def _holding(content: bytes) -> int:
     return fd
 
 
-def _become(argv: list[str], plan: BoxPlan, kept: list[int], given: tuple[int, ...]) -> NoReturn:
+def _become(
+    argv: list[str], plan: BoxPlan, kept: list[int], given: tuple[int, ...], warden: int
+) -> NoReturn:
     try:
         for target, fd in enumerate(_above(given, len(given))):
             os.dup2(fd, target, inheritable=True)
@@ -106,6 +111,11 @@ def _become(argv: list[str], plan: BoxPlan, kept: list[int], given: tuple[int, .
             os.setgroups([])
             os.setresgid(gid, gid, gid)
             os.setresuid(uid, uid, uid)
+        # bwrap's own --die-with-parent comes too late for a warden killed just now, and a
+        # change of user would have undone it before here.
+        die_with_parent(signal.SIGKILL)
+        if os.getppid() != warden:
+            os._exit(125)
         if plan.net is None:
             landlock.close_abstract_sockets()
         # An empty environment: /proc/1/environ in the box is bwrap's own (facts 1.5).
@@ -113,6 +123,14 @@ def _become(argv: list[str], plan: BoxPlan, kept: list[int], given: tuple[int, .
     except BaseException as error:
         os.write(2, f"axonkernel: cannot start {argv[0]}: {error}\n".encode())
     os._exit(125)
+
+
+def _reserve(count: int) -> list[int]:
+    """Descriptors that fill the numbers below ``count``, which the command's own will take."""
+    reserved: list[int] = []
+    while (fd := os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)) < count:
+        reserved.append(fd)
+    return [*reserved, fd]
 
 
 def _above(fds: tuple[int, ...], floor: int) -> list[int]:
