@@ -23,7 +23,9 @@ __all__ = [
     "resolve",
     "resolve_entry",
     "state_folder",
+    "within",
 ]
+
 
 def resolve(path: str, cwd: str = "/") -> str:
     """``path`` as an absolute path without symlinks; the leaf need not exist.
@@ -86,8 +88,17 @@ def default_protect(
     """
     grants = tuple(write)
     files = [*loaded, *([entry] if entry else [])]
-    inside = (path for path in map(os.path.realpath, files) if _within(path, grants))
-    return _unique([*DEFAULT_PROTECT, *inside])
+    return _unique([*DEFAULT_PROTECT, *within(map(os.path.realpath, files), grants)])
+
+
+def within(paths: Iterable[str], grants: Iterable[str]) -> tuple[str, ...]:
+    """Those of ``paths`` that are one of ``grants`` or lie below one; all absolute."""
+    folders = [grant.rstrip("/") for grant in grants]
+    return tuple(
+        path
+        for path in paths
+        if any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+    )
 
 
 def loaded_files() -> tuple[str, ...]:
@@ -139,10 +150,6 @@ def _resolve_pattern(path: str) -> str:
     if not literal:
         return path
     return "/".join([os.path.realpath(literal).rstrip("/"), *parts[first:]])
-
-
-def _within(path: str, grants: Iterable[str]) -> bool:
-    return any(path == grant or path.startswith(f"{grant.rstrip('/')}/") for grant in grants)
 
 
 def _unique(paths: Iterable[str]) -> tuple[str, ...]:

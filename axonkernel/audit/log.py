@@ -19,6 +19,9 @@ __all__ = ["GENESIS", "AuditLog", "default_path", "seal"]
 #: What the first record carries in the place of the hash of the one before.
 GENESIS = "0" * 64
 
+#: Fields that are the log's own; ``id`` can be given by a writer that has made one already.
+_OWN_FIELDS = frozenset({"at", "kind", "prev", "hash"})
+
 _TAIL_BYTES = 4096
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -50,17 +53,18 @@ class AuditLog:
         Raises:
             AuditError: it could not be written in full; nothing of it is left in the file.
         """
-        identity = os.urandom(8).hex()
-        entry = {"id": identity, "at": round(time.time(), 6), "kind": kind}
+        entry = {"id": os.urandom(8).hex(), "at": round(time.time(), 6), "kind": kind}
         if self._source:
             entry["source"] = self._source
-        entry.update(self.redactor(fields))
         try:
+            if not _OWN_FIELDS.isdisjoint(fields):
+                raise ValueError("a record has a field of the log's own")
+            entry.update(self.redactor(fields))
             with self._lock:
                 self._append(entry)
         except (OSError, ValueError, TypeError) as error:
             raise AuditError(f"the audit log {self.path} cannot be written: {error}") from error
-        return identity
+        return str(entry["id"])
 
     def close(self) -> None:
         """Close the file; a later record opens it again."""

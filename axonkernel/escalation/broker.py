@@ -159,9 +159,7 @@ class Broker:
         with self._lock:
             early = self._without_asking(question)
             if early is not None:
-                self._audit.record(
-                    "escalation.settled", outcome=early.outcome, **as_data(question)
-                )
+                self._audit.record("escalation.settled", outcome=early.outcome, **as_data(question))
                 return early
             pending = self._by_key.get(question.key)
             if pending is not None:

@@ -17,7 +17,13 @@ from axonkernel.escalation import Asker, Broker, Decider
 from axonkernel.kernel.canonical import Canonical
 from axonkernel.kernel.mediator import Mediator
 from axonkernel.kernel.scope import Layer, Scope, layer_of
-from axonkernel.paths import canonical_policy, default_protect, loaded_files
+from axonkernel.paths import (
+    canonical_policy,
+    default_protect,
+    loaded_files,
+    own_folders,
+    within,
+)
 from axonkernel.policy.meet import meet
 from axonkernel.policy.model import Policy
 from axonkernel.policy.parse import parse
@@ -52,13 +58,16 @@ class Core:
         self.inside = boxed is not None
         self.environ = dict(os.environ)
         self.tools = tools
+        self.audit, self._own_audit = _audit(audit, self.environ)
+        self._own_paths = own_folders()
+        if isinstance(self.audit, AuditLog):
+            self._own_paths += (os.path.realpath(self.audit.path),)
         self.policies = tuple((layer, self.completed(policy)) for layer, policy in policies)
         self.policy = reduce(meet, (policy for _, policy in self.policies))
         self.lookup = Lookup(self.policy, self.environ)
         self._options = {"path": self.lookup.path, "boxed": boxed}
         self.base = Scope(tuple(self.compiled(*each) for each in self.policies))
         self.canonical = Canonical(cwd, self.lookup, tools)
-        self.audit, self._own_audit = _audit(audit, self.environ)
         self.broker = None if asker is not None else self._broker(deciders, clock)
         asks = asker if asker is not None else self.broker
         assert asks is not None
@@ -70,14 +79,16 @@ class Core:
 
     def completed(self, policy: Policy) -> Policy:
         """``policy`` with what depends on this machine: symlinks resolved, ``fs.protect``
-        written out."""
+        written out, our own records denied."""
         policy = canonical_policy(policy)
-        fs = policy.fs
-        if fs is None or fs.protect is not None or not fs.write or self.inside:
+        if policy.fs is None or self.inside:
             return policy
-        return evolve(
-            policy, fs=evolve(fs, protect=default_protect(fs.write, loaded=loaded_files()))
-        )
+        # In a box they do not exist; in this process they must not be read or changed either.
+        deny = within(self._own_paths, (*policy.fs.read, *policy.fs.write))
+        fs = evolve(policy.fs, deny=(*policy.fs.deny, *deny))
+        if fs.protect is None and fs.write:
+            fs = evolve(fs, protect=default_protect(fs.write, loaded=loaded_files()))
+        return evolve(policy, fs=fs)
 
     def compiled(self, name: str, policy: Policy) -> Layer:
         """``policy`` as a layer, under the PATH of this kernel."""

@@ -235,9 +235,7 @@ class Kernel:
             result = await anyio.to_thread.run_sync(call)
             return await result if inspect.isawaitable(result) else result
 
-    def request_sync(
-        self, request: Any, policy: Policy | Mapping[str, Any] | None = None
-    ) -> Any:
+    def request_sync(self, request: Any, policy: Policy | Mapping[str, Any] | None = None) -> Any:
         """:meth:`request` for code without an event loop."""
         return anyio.run(self.request, request, policy)
 
@@ -287,8 +285,9 @@ class Kernel:
 
         lines = clamped(base, asked)
         if lines and strict:
-            faults = [Fault("$", line, hint="ask for no more than the base grants")
-                      for line in lines]
+            faults = [
+                Fault("$", line, hint="ask for no more than the base grants") for line in lines
+            ]
             raise PolicyError(faults, "narrowing")
         if lines:
             self._core.audit.record("narrowing.clamped", lines=list(lines))

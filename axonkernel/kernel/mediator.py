@@ -112,9 +112,7 @@ class Mediator:
         )
 
     def _denied(self, request: AnyRequest, decision: Decision, identity: str) -> PolicyDenied:
-        return PolicyDenied(
-            decision.code, request.action, decision.code in _RETRYABLE, identity
-        )
+        return PolicyDenied(decision.code, request.action, decision.code in _RETRYABLE, identity)
 
 
 def _conclude(question: Question, answer: Answer) -> str:

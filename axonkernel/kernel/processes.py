@@ -11,7 +11,7 @@ import anyio.to_thread
 from attrs import frozen
 
 from axonkernel.blocks import BASH_ENVIRONMENT, bash_words
-from axonkernel.errors import AxonError, ToolError
+from axonkernel.errors import AxonError, LimitExceeded, ToolError
 from axonkernel.paths import resolve
 from axonkernel.policy.match import needs_shell, split_words
 from axonkernel.policy.request import Decision, ProcessRequest, ShellRequest
@@ -206,9 +206,7 @@ class Processes:
         decision = Decision("deny", code, "$.shell", "builtin", detail=why)
         return self._core.mediator.refuse(request, decision)
 
-    def _call(
-        self, plan: _Plan, scope: Scope, data: bytes | None, timeout_s: float | None
-    ) -> Call:
+    def _call(self, plan: _Plan, scope: Scope, data: bytes | None, timeout_s: float | None) -> Call:
         policy = scope.policy
         boxed = needs_box(policy, inside=self._core.inside)
         start = Start(
@@ -228,8 +226,12 @@ class Processes:
         try:
             result = call.run()
         except AxonError as error:
+            if isinstance(error, LimitExceeded):
+                error.decision_id = identity
             self._core.audit.record(
-                "process.failed", decision_id=identity, error=type(error).__name__,
+                "process.failed",
+                decision_id=identity,
+                error=type(error).__name__,
                 message=str(error),
             )
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from axonkernel.errors import BoxError
-from axonkernel.paths import state_folder
+from axonkernel.paths import own_folders
 from axonkernel.policy.environ import QUIET
 from axonkernel.process.start import Ending, Place, Start
 
@@ -25,10 +25,11 @@ def start_boxed(start: Start, place: Place, stdin: int, stdout: int, stderr: int
     """
     from axonkernel.box.host import Ask
     from axonkernel.box.model import Command
-    from axonkernel.box.prepare import prepare
+    from axonkernel.box.prepare import create, prepare
 
-    ask = Ask("call", start.cwd, start.program.name, state=(state_folder(),))
+    ask = Ask("call", start.cwd, start.program.name, state=own_folders())
     plan = prepare(place.policy, ask, env=place.environ)
+    create(plan)
     command = Command(
         (start.program.name, *start.argv[1:]), stdin, stdout, stderr, env=_environment(start, plan)
     )

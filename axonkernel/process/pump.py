@@ -58,9 +58,7 @@ class Feed:
         return bool(self._left)
 
 
-def pump(
-    captures: list[Capture], feed: Feed | None, ended: int, timeout_s: float | None
-) -> bool:
+def pump(captures: list[Capture], feed: Feed | None, ended: int, timeout_s: float | None) -> bool:
     """Move bytes until the program has ended and its pipes are empty; closes the pipes.
 
     Arguments:

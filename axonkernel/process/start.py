@@ -118,9 +118,7 @@ def needs_box(policy: Policy, *, inside: bool) -> bool:
     return sys.platform == "linux" or policy.effective_isolation == "strict"
 
 
-def start_program(
-    start: Start, place: Place, *, stdin: int, stdout: int, stderr: int
-) -> Running:
+def start_program(start: Start, place: Place, *, stdin: int, stdout: int, stderr: int) -> Running:
     """Start one program with the given descriptors.
 
     Raises:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 __all__ = ["kill_tree", "session_members"]
 
 _ROUNDS = 20
+
+#: A process in the middle of a disk operation dies only after it.
+_PATIENCE_S = 1.0
 
 
 def session_members(session: int) -> set[int]:
@@ -38,6 +42,16 @@ def kill_tree(pid: int) -> None:
         _signal(each, signal.SIGKILL)
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
+    _await_end(stopped)
+
+
+def _await_end(killed: set[int]) -> None:
+    """A killed process is gone a moment later, and the call must not end before that."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while killed and time.monotonic() < deadline:
+        killed = {pid for pid, _, _, state in _processes() if pid in killed and state not in "ZX"}
+        if killed:
+            time.sleep(0.001)
 
 
 def _below(session: int) -> set[int]:

@@ -20,9 +20,7 @@ _STEP = getattr(os, "O_PATH", 0) | _FOLDER
 
 
 @contextmanager
-def parent_of(
-    path: str, make: Callable[[str], None] | None = None
-) -> Iterator[tuple[int, str]]:
+def parent_of(path: str, make: Callable[[str], None] | None = None) -> Iterator[tuple[int, str]]:
     """(descriptor of the folder, name in it) of an absolute, resolved path.
 
     Arguments:

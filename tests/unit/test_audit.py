@@ -114,9 +114,7 @@ def test_a_log_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         AuditLog(tmp_path / "log").record("x")
 
 
-def test_a_full_disk_leaves_no_half_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_no_half_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short write is taken back, and the log is whole afterwards."""
     log = AuditLog(tmp_path / "log")
     log.record("x", n=0)
@@ -128,6 +126,16 @@ def test_a_full_disk_leaves_no_half_record(
     log.record("x", n=2)
     assert [line["n"] for line in _lines(tmp_path / "log")] == [0, 2]
     assert verify(tmp_path / "log") == ()
+
+
+@pytest.mark.parametrize("field", ["at", "prev", "hash"])
+def test_a_record_cannot_bring_the_logs_own_fields(tmp_path: Path, field: str) -> None:
+    """The chain is the log's; a record's id may be given by who made it."""
+    log = AuditLog(tmp_path / "log")
+    assert log.record("x", id="00112233aabbccdd") == "00112233aabbccdd"
+    with pytest.raises(AuditError):
+        log.record("x", **{field: "forged"})
+    assert len(_lines(tmp_path / "log")) == 1 and verify(tmp_path / "log") == ()
 
 
 def test_a_symlink_in_its_place_is_refused(tmp_path: Path) -> None:

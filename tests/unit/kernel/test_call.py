@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from axonkernel import Kernel, PolicyDenied, ReadPath, Request, Secret, ToolError, WritePath
+from axonkernel.audit import verify
 from axonkernel.errors import AuditError
 from axonkernel.tools import builtin_tools
 from tests.unit.kernel.conftest import MemoryAudit
@@ -250,3 +251,15 @@ def test_the_posture_claims_no_more_than_the_mediator(make: Make) -> None:
     assert rows["fs"].state == "mediator only" and "box" in rows["fs"].note
     assert rows["net"].state == "open"
     assert all(row.state != "enforced" for row in rows.values())
+
+
+@pytest.mark.parametrize("tool", ["fs.read", "fs.write", "fs.remove"])
+def test_the_audit_log_is_out_of_reach(ws: Path, tool: str) -> None:
+    """A log inside a grant can neither be read nor changed by what it records."""
+    log = ws / "out" / "log"
+    kernel = Kernel({**FS, "isolation": "none"}, cwd=ws, audit=log)
+    kernel.call_sync("fs.write", path="out/f", text="x")
+    with pytest.raises(PolicyDenied):
+        kernel.call_sync(tool, path="out/log", **({"text": "x"} if tool == "fs.write" else {}))
+    assert verify(log) == ()
+    assert kernel.call_sync("fs.list", path="out")["hidden"] == 1

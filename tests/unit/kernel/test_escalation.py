@@ -21,8 +21,12 @@ from tests.unit.kernel.conftest import MemoryAudit
 
 Make = Callable[..., Kernel]
 
-TOUCH = {"shell": {"allow": ["touch"], "args": {"touch": {"escalate": ["out/asked*"],
-                                                         "deny": ["out/never*"]}}}}
+TOUCH = {
+    "shell": {
+        "allow": ["touch"],
+        "args": {"touch": {"escalate": ["out/asked*"], "deny": ["out/never*"]}},
+    }
+}
 AT_ONCE = {"escalation": {"headless": "deny"}}
 
 
@@ -129,8 +133,15 @@ def test_closing_the_kernel_ends_what_waits(make: Make, ws: Path) -> None:
 @settings(max_examples=40, deadline=None)
 @given(
     answers=st.lists(
-        st.sampled_from([Answer.yes("x"), Answer.yes("x", "run"), Answer.yes("x", "always"),
-                         Answer.no("x"), Answer.no("x", "run")]),
+        st.sampled_from(
+            [
+                Answer.yes("x"),
+                Answer.yes("x", "run"),
+                Answer.yes("x", "always"),
+                Answer.no("x"),
+                Answer.no("x", "run"),
+            ]
+        ),
         max_size=6,
     ),
     calls=st.lists(st.sampled_from(["out/asked", "out/never", "out/asked2"]), max_size=8),
@@ -177,8 +188,12 @@ def test_no_shape_of_standard_input_hangs_a_headless_run(tmp_path: Path, shape: 
     ends = {"pipe": os.pipe, "tty": os.openpty}.get(shape, lambda: (-1, subprocess.DEVNULL))()
     try:
         done = subprocess.run(
-            command, stdin=min(ends) if shape == "pipe" else ends[1], stdout=subprocess.PIPE,
-            start_new_session=True, timeout=15, env={**os.environ, "PYTHONPATH": os.getcwd()},
+            command,
+            stdin=min(ends) if shape == "pipe" else ends[1],
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            timeout=15,
+            env={**os.environ, "PYTHONPATH": os.getcwd()},
         )
     finally:
         for end in ends:

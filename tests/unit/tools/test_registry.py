@@ -112,8 +112,9 @@ def test_paths_are_resolved_in_request_and_argument(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
 
-    def tool(path: Annotated[str | Path, ReadPath], to: Annotated[list[str], WritePath]) -> None:
-        ...
+    def tool(
+        path: Annotated[str | Path, ReadPath], to: Annotated[list[str], WritePath]
+    ) -> None: ...
 
     call = _bind(tool, tmp_path, path=Path("link/f"), to=["a", "link/b"])
     real = str(tmp_path / "real")
