@@ -9,7 +9,13 @@ from axonkernel.audit import AuditSink, request_fields
 from axonkernel.errors import EscalationDenied, EscalationOutcome, PolicyDenied
 from axonkernel.escalation import Answer, Asker, Question
 from axonkernel.kernel.scope import Scope
-from axonkernel.policy.request import AnyRequest, Decision
+from axonkernel.policy.request import (
+    AnyRequest,
+    Decision,
+    ProcessRequest,
+    ShellRequest,
+    ToolRequest,
+)
 from axonkernel.telemetry import decide_span
 
 __all__ = ["Mediator"]
@@ -85,7 +91,7 @@ class Mediator:
         self, request: AnyRequest, scope: Scope, env: Mapping[str, str] | None
     ) -> str | Question:
         """The record id of an allowed request, or the question of an escalated one."""
-        with decide_span(request.action) as span:
+        with decide_span(_name(request)) as span:
             decision = scope.decide(request)
             if span is not None:
                 span.set_attribute("axon.verdict", decision.verdict)
@@ -113,6 +119,15 @@ class Mediator:
 
     def _denied(self, request: AnyRequest, decision: Decision, identity: str) -> PolicyDenied:
         return PolicyDenied(decision.code, request.action, decision.code in _RETRYABLE, identity)
+
+
+def _name(request: AnyRequest) -> str:
+    """What a span may be called: no words of the call, which can hold anything."""
+    if isinstance(request, ToolRequest):
+        return request.name
+    if isinstance(request, ProcessRequest):
+        return "process.spawn" if request.spawn else "process.run"
+    return "process.run" if isinstance(request, ShellRequest) else "request"
 
 
 def _conclude(question: Question, answer: Answer) -> str:
