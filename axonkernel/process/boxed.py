@@ -30,6 +30,7 @@ def start_boxed(start: Start, place: Place, stdin: int, stdout: int, stderr: int
     ask = Ask("call", start.cwd, start.program.name, state=own_folders())
     plan = prepare(place.policy, ask, env=place.environ)
     create(plan)
+    create(plan)
     command = Command(
         (start.program.name, *start.argv[1:]), stdin, stdout, stderr, env=_environment(start, plan)
     )

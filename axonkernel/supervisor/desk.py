@@ -8,15 +8,20 @@ import re
 import secrets
 import threading
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any
+
+from attrs import evolve
 
 from axonkernel.audit import AuditLog
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.launch import BoxProcess
 from axonkernel.errors import AuditError
 from axonkernel.escalation import Answer, Broker, Terminal
-from axonkernel.policy.decide import Stack, compile
+from axonkernel.policy.decide import BoxGrants, Stack, compile
+from axonkernel.policy.meet import meet
 from axonkernel.policy.model import Policy
+from axonkernel.process import Lookup
 from axonkernel.supervisor.wire import answer_data, question_from
 
 __all__ = ["Desk"]
@@ -37,6 +42,7 @@ class Desk:
         self,
         agent: str,
         layers: Iterable[tuple[str, Policy]],
+        grants: BoxGrants,
         audit: AuditLog,
         box: BoxProcess,
         channel: Channel,
@@ -48,8 +54,10 @@ class Desk:
         self._channel = channel
         self._sending = threading.Lock()
         policies = list(layers)
-        path = tuple(os.environ.get("PATH", os.defpath).split(":"))
-        self._stack = Stack(tuple(compile(p, layer=name, path=path) for name, p in policies))
+        path = Lookup(reduce(meet, (policy for _, policy in policies)), dict(os.environ)).path
+        self._stack = Stack(
+            tuple(compile(p, layer=name, path=path, boxed=grants) for name, p in policies)
+        )
         rules = policies[-1][1].escalation
         self._broker = Broker(
             [Terminal()], audit=audit, timeout_s=rules.timeout_s, headless=rules.headless
@@ -84,10 +92,12 @@ class Desk:
             case "audit":
                 self._record(message)
             case "ask":
-                threading.Thread(target=self._ask, args=(message,), daemon=True).start()
-            case "result" | "error":
-                self.outcome = message
-                self._send({"type": "end"})
+                asked = (int(message["number"]), message["question"])
+                threading.Thread(target=self._ask, args=asked, daemon=True).start()
+            case "result":
+                self._end({"type": "result", "value": message["value"]})
+            case "error":
+                self._end({"type": "error", "text": str(message["text"])})
             case other:
                 raise ValueError(f"unknown message {other!r}")
 
@@ -103,19 +113,34 @@ class Desk:
         except AuditError:
             self._send({"type": "failed"})
 
-    def _ask(self, message: dict[str, Any]) -> None:
-        answer = Answer("denied", by="supervisor")
-        with contextlib.suppress(ValueError):
-            question = question_from(message["question"], secrets.token_hex(16), self._agent)
-            # The agent owns its process: what it says escalates is judged again out here.
-            decision = self._stack.decide(question.request)
-            if decision.verdict == "escalate":
-                self._pause()
-                answer = self._broker.ask_sync(question)
-                self._resume()
+    def _end(self, outcome: dict[str, Any]) -> None:
+        self.outcome = outcome
+        self._send({"type": "end"})
+
+    def _ask(self, number: int, data: Any) -> None:
+        try:
+            answer = answer_data(self._answer(data))
+            reply = {"type": "answer", "number": number, "answer": answer}
+        except AuditError:
+            reply = {"type": "failed"}
         with contextlib.suppress(ChannelClosed):
-            number = message["number"]
-            self._send({"type": "answer", "number": number, "answer": answer_data(answer)})
+            self._send(reply)
+
+    def _answer(self, data: Any) -> Answer:
+        try:
+            question = question_from(data, secrets.token_hex(16), self._agent)
+        except ValueError:
+            return Answer("denied", by="supervisor")
+        # The agent owns its process: what it says escalates is judged again out here, and
+        # the rule that is shown, and that equal calls are known by, is ours.
+        decision = self._stack.decide(question.request)
+        if decision.verdict != "escalate":
+            return Answer("denied", by="supervisor")
+        self._pause()
+        try:
+            return self._broker.ask_sync(evolve(question, decision=decision))
+        finally:
+            self._resume()
 
     def _pause(self) -> None:
         """The wall clock stands still while anybody is being asked."""

@@ -16,6 +16,7 @@ from axonkernel.policy.model import Policy
 
 if TYPE_CHECKING:
     from axonkernel.agent import Agent
+    from axonkernel.policy.decide import BoxGrants
 
 __all__ = ["Job", "run_defined", "run_job", "supervise"]
 
@@ -48,8 +49,10 @@ class Job:
 
 def run_defined(agent: Agent, request: Any) -> int:
     """Run an agent whose file is running as a script, by the user's own choice."""
+    from axonkernel.config.loaded import refuse_no_policy
     from axonkernel.config.profile import load_profiles, profile_paths
 
+    refuse_no_policy(agent.policy, agent.entry or "")
     words = tuple(sys.argv[1:])
     asked = {"prompt": " ".join(words)} if request is None else request
     profiles = tuple(("profile", policy) for _, policy in load_profiles(profile_paths()))
@@ -117,7 +120,7 @@ def supervise(job: Job) -> int:
     box = launcher.start(plan, command)
     theirs.close()
     audit.record("box.start", agent=job.name, posture=[list(row) for row in plan.posture])
-    desk = Desk(job.name, layers, audit, box, ours)
+    desk = Desk(job.name, layers, _grants(hello), audit, box, ours)
     desk.open(hello, job.request)
     with forwarded(box):
         result = box.wait()
@@ -147,7 +150,7 @@ def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan,
     from axonkernel.box.host import Ask
     from axonkernel.box.implied import implied_grants
     from axonkernel.box.prepare import create, interpreter_files, prepare
-    from axonkernel.paths import state_folder
+    from axonkernel.paths import own_folders
     from axonkernel.policy.meet import meet
     from axonkernel.policy.parse import unparse
 
@@ -158,7 +161,7 @@ def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan,
         program=sys.executable,
         read=(*interpreter_files(), job.entry),
         hide=job.hide,
-        state=(state_folder(),),
+        state=own_folders(),
     )
     plan = prepare(effective, ask, owner=os.stat(job.entry).st_uid)
     create(plan)
@@ -174,6 +177,12 @@ def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan,
         "posture": plan.posture,
     }
     return plan, hello
+
+
+def _grants(hello: dict[str, Any]) -> BoxGrants:
+    from axonkernel.policy.decide import BoxGrants
+
+    return BoxGrants(tuple(hello["grants"]["write"]), tuple(hello["grants"]["read"]))
 
 
 def _announce(posture: tuple[PostureField, ...], warnings: tuple[str, ...]) -> None:
@@ -204,5 +213,7 @@ def _show(value: Any) -> None:
     if value is None:
         return
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    sys.stdout.write(f"{text}\n")
+    encoding = sys.stdout.encoding or "utf-8"
+    # A box can send text that no encoding has, such as half of a surrogate pair.
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
     sys.stdout.flush()
