@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from axonkernel.errors import AxonError
 from axonkernel.kernel import Handler, Kernel
 from axonkernel.kernel.core import AuditTarget, policy_from
 from axonkernel.policy.model import Policy
@@ -88,11 +89,22 @@ class Agent:
         async with self.kernel(**options) as kernel:
             yield kernel
 
-    def run(self) -> Any:
-        """Run the agent: outside a box build it and supervise, inside serve requests."""
+    def run(self) -> None:
+        """Run the agent as a script: outside a box build it and supervise, inside serve.
+
+        Ends the process, after one line on standard error, unless the handler returned: with
+        1 when a call was denied, 125 when there is no box, 78 for a policy with faults.
+        Application code that wants to go on uses :meth:`open`.
+        """
         from axonkernel.supervisor import run_agent
 
-        return run_agent(self)
+        try:
+            code = run_agent(self)
+        except AxonError as error:
+            sys.stderr.write(f"axonkernel: {error}\n")
+            raise SystemExit(error.exit_code) from error
+        if code:
+            sys.exit(code)
 
 
 def define_agent(

@@ -89,8 +89,13 @@ class AxonError(Exception):
 
     Subclasses name their fields in ``_fields``, in the order their constructor takes
     them, so that all of them pickle the same way.
+
+    Attributes:
+        exit_code: what a command ends with that this error ended; from sysexits(3), but for
+            125, which is what env and docker mean by "not started".
     """
 
+    exit_code = 1
     _fields: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Callable[..., AxonError], tuple[Any, ...]]:
@@ -107,6 +112,7 @@ class PolicyError(AxonError):
         source: the file or place the policy came from, for the message.
     """
 
+    exit_code = 78
     _fields = ("faults", "source")
 
     def __init__(self, faults: Iterable[Fault], source: str = "policy") -> None:
@@ -130,6 +136,7 @@ class PolicyDenied(AxonError):
         decision_id: the record of the decision in the audit log.
     """
 
+    exit_code = 77
     _fields: tuple[str, ...] = ("code", "action", "retryable", "decision_id")
 
     def __init__(
@@ -256,6 +263,7 @@ class BoxError(AxonError):
         message: what happened and what to do about it.
     """
 
+    exit_code = 125
     _fields: tuple[str, ...] = ("stage", "message")
 
     def __init__(self, stage: str, message: str) -> None:
@@ -320,3 +328,5 @@ class ProtocolError(AxonError):
 
 class AuditError(AxonError):
     """The audit log cannot be written. Every call is denied until it can."""
+
+    exit_code = 74

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-from axonkernel.cli.fault import error_data, exit_code, printable
+from axonkernel.cli.fault import error_data, printable
 from axonkernel.errors import AxonError
 
 __all__ = [
@@ -47,7 +47,7 @@ def drive(module: ModuleType, name: str, argv: list[str]) -> int:
         if not getattr(args, "json", False):
             raise
         say_json(error_data(error))
-        return exit_code(error)
+        return error.exit_code
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

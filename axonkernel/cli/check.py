@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     path = args.file if args.file is not None else args.policy
     loaded = load(path, require_policy=args.require_policy, read_untrusted=True)
     if not loaded.source:
-        raise no_policy(loaded)
+        raise no_policy(loaded.source)
     warnings = lints(loaded.policy)
     notes = (*loaded.notes, *machine_notes(loaded.policy))
     if args.json:

@@ -5,23 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from axonkernel.errors import (
-    AuditError,
-    AxonError,
-    BoxError,
-    PolicyDenied,
-    PolicyError,
-)
+from axonkernel.errors import AxonError, PolicyError
 
-__all__ = ["error_data", "exit_code", "printable", "report"]
-
-#: From sysexits(3), but for 125, which is what env, docker and ours mean by "not started".
-_EXIT_CODES: tuple[tuple[type[AxonError], int], ...] = (
-    (PolicyError, 78),
-    (BoxError, 125),
-    (PolicyDenied, 77),
-    (AuditError, 74),
-)
+__all__ = ["error_data", "printable", "report"]
 
 
 def report(error: BaseException, *, command: str = "", launcher: bool = False) -> int:
@@ -42,7 +28,7 @@ def report(error: BaseException, *, command: str = "", launcher: bool = False) -
         traceback.print_exception(error)
     if isinstance(error, AxonError):
         _tell(f"{prefix}: {error}")
-        return exit_code(error)
+        return error.exit_code
     if isinstance(error, OSError):
         _tell(f"{prefix}: {_os_text(error)}")
         return 125 if launcher else 1
@@ -51,11 +37,6 @@ def report(error: BaseException, *, command: str = "", launcher: bool = False) -
         "  set AXON_DEBUG=1 to see where, and please report it"
     )
     return 125 if launcher else 70
-
-
-def exit_code(error: AxonError) -> int:
-    """The exit code that stands for ``error``."""
-    return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), 1)
 
 
 def error_data(error: AxonError) -> dict[str, object]:

@@ -20,7 +20,15 @@ from axonkernel.errors import Fault, PolicyError
 from axonkernel.policy.model import Policy
 from axonkernel.policy.parse import parse
 
-__all__ = ["LoadedPolicy", "data_digest", "load", "no_policy", "parse_source", "read_policy_data"]
+__all__ = [
+    "LoadedPolicy",
+    "data_digest",
+    "load",
+    "no_policy",
+    "parse_source",
+    "policy_required",
+    "read_policy_data",
+]
 
 
 @frozen
@@ -94,8 +102,8 @@ def load(
     else:
         source = read_source(name, found=search is not None)
         loaded = _load_source(source, read_untrusted, store)
-    if not loaded.policy.declared and _required(require_policy):
-        raise no_policy(loaded)
+    if not loaded.policy.declared and policy_required(require_policy):
+        raise no_policy(loaded.source)
     return evolve(
         loaded,
         layers=(*layers, ("policy", loaded.policy)),
@@ -122,10 +130,9 @@ def data_digest(data: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def no_policy(loaded: LoadedPolicy) -> PolicyError:
-    """The error for a configuration that is needed and declares nothing, or is not there."""
-    where = shown(loaded.source) if loaded.source else "policy"
-    what = "declares nothing" if loaded.source else "none was found"
+def no_policy(source: str) -> PolicyError:
+    """The error for a policy that is needed, when ``source`` declares none or is ""."""
+    what = "declares nothing" if source else "none was found"
     return PolicyError(
         [
             Fault(
@@ -134,7 +141,7 @@ def no_policy(loaded: LoadedPolicy) -> PolicyError:
                 hint="axonkernel init writes a closed one to start from, or give --policy FILE",
             )
         ],
-        where,
+        shown(source) if source else "policy",
     )
 
 
@@ -195,7 +202,8 @@ def parse_source(source: Source, data: dict[str, Any]) -> Policy:
     return parse(data["policy"], base=folder, home=home_folder(), source=shown(source.path))
 
 
-def _required(asked: bool | None) -> bool:
+def policy_required(asked: bool | None = None) -> bool:
+    """Whether running without a policy is refused: as asked, or by AXON_REQUIRE_POLICY."""
     if asked is not None:
         return asked
     return os.environ.get("AXON_REQUIRE_POLICY", "") not in ("", "0")

@@ -49,10 +49,11 @@ class Job:
 
 def run_defined(agent: Agent, request: Any) -> int:
     """Run an agent whose file is running as a script, by the user's own choice."""
-    from axonkernel.config.loaded import refuse_no_policy
+    from axonkernel.config.loaded import no_policy, policy_required
     from axonkernel.config.profile import load_profiles, profile_paths
 
-    refuse_no_policy(agent.policy, agent.entry or "")
+    if not agent.policy.declared and policy_required():
+        raise no_policy(agent.entry or "")
     words = tuple(sys.argv[1:])
     asked = {"prompt": " ".join(words)} if request is None else request
     profiles = tuple(("profile", policy) for _, policy in load_profiles(profile_paths()))
