@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = [
     "BIN_FOLDERS",
     "COPIED",
+    "KERNEL_FILES",
     "LIBRARY_FOLDERS",
     "NEEDS",
     "SHARED",
@@ -50,6 +51,18 @@ COPIED = (
     "/etc/protocols",
     "/etc/services",
     "/etc/timezone",
+)
+
+#: Read-only in a box that runs as uid 0.
+KERNEL_FILES = (
+    "/proc/acpi",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/mtrr",
+    "/proc/scsi",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
 )
 
 #: Folders without programs, shared read-only.

@@ -5,13 +5,14 @@ Touches the file system, reads only. Standard library, errors and the policy's p
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import posixpath
 import pwd
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from axonkernel.box import find, floor
 from axonkernel.box.find import Program
@@ -24,9 +25,12 @@ __all__ = ["Ask", "Entry", "Host", "User", "survey"]
 
 #: A glob in fs.deny or fs.protect is expanded over at most this many names.
 MAX_NAMES = 1_000_000
+#: A grant of a folder above does not bring these: the box has its own.
+_REPLACED = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/tmp")
 
 Test = Callable[[str], bool]
 
+_Item = TypeVar("_Item")
 Kind = Literal["file", "dir", "other", "missing"]
 
 
@@ -74,6 +78,7 @@ class Host(NamedTuple):
     env: tuple[tuple[str, str], ...]
     path: tuple[str, ...]
     usr_links: tuple[tuple[str, str], ...]
+    kernel_files: tuple[str, ...]
     libraries: tuple[str, ...]
     shared: tuple[Entry, ...]
     copied: tuple[str, ...]
@@ -99,6 +104,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
     path = find.search_path(wanted, writes)
     user = run_as or _myself()
     libraries = tuple(_library_folders())
+    denied = tuple(_expand(fs.deny, (*fs.read, *fs.write)))
     walled = shell is not None and shell.allow is not True
     programs, folders, missing = _programs(shell, ask, path) if shell and walled else ((), (), ())
     return Host(
@@ -107,13 +113,14 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         env=tuple(sorted(env.items())),
         path=path,
         usr_links=tuple(_usr_links()),
+        kernel_files=tuple(_kernel_files(user)),
         libraries=libraries,
         shared=tuple(entry for entry in map(entry_of, floor.SHARED) if entry.kind != "missing"),
         copied=tuple(path for path in floor.COPIED if os.path.isfile(path)),
         grants=tuple(map(entry_of, _unique((*fs.read, *fs.write, *fs.unsafe)))),
         extra=tuple(map(entry_of, ask.read)),
-        denied=tuple(_expand(fs.deny, (*fs.read, *fs.write))),
-        protected=tuple(_expand(_protect(fs), fs.write)),
+        denied=_unique((*denied, *_other_names(denied, (*fs.read, *fs.write)))),
+        protected=_unique(_expand(_protect(fs), fs.write)),
         hidden=tuple(e for e in map(entry_of, (*ask.hide, *ask.state)) if e.kind != "missing"),
         bins=tuple(_bins(path)),
         walled=walled,
@@ -144,8 +151,8 @@ def entry_of(path: str) -> Entry:
     return Entry(path, "file" if stat.S_ISREG(mode) else "other")
 
 
-def _unique(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(paths))
+def _unique(items: Iterable[_Item]) -> tuple[_Item, ...]:
+    return tuple(dict.fromkeys(items))
 
 
 def _protect(fs: FsPolicy) -> tuple[str, ...]:
@@ -190,6 +197,13 @@ def _by_name(patterns: tuple[str, ...] | Literal[True], path: tuple[str, ...]) -
             for name in sorted(os.listdir(folder)):
                 if matches(name):
                     yield name
+
+
+def _kernel_files(user: User) -> Iterator[str]:
+    """What steers the kernel and belongs to uid 0, which it asks for no capability: a write
+    to /proc/sys/kernel/core_pattern would run a program outside the box."""
+    names = floor.KERNEL_FILES if user.uid == 0 else ()
+    return (path for path in ("/sys", *names) if os.path.exists(path))
 
 
 def _usr_links() -> Iterator[tuple[str, str]]:
@@ -255,12 +269,15 @@ def _programs_among(folders: tuple[str, ...], stamps: tuple[int, ...]) -> tuple[
 
 
 def _expand(patterns: tuple[str, ...], grants: Iterable[str]) -> Iterator[Entry]:
-    """What deny and protect patterns stand for below the grants; missing literals too."""
+    """What deny and protect patterns stand for below the grants; missing literals too.
+
+    Links are followed: a mount covers what a name stands for.
+    """
     by_name: dict[str, list[Test]] = {}
     others: list[Test] = []
     for pattern in patterns:
         if not is_glob(pattern):
-            yield entry_of(unescape(pattern))
+            yield entry_of(os.path.realpath(unescape(pattern)))
         elif is_glob(last := posixpath.basename(pattern)):
             others.append(path_glob(pattern))
         else:
@@ -270,16 +287,33 @@ def _expand(patterns: tuple[str, ...], grants: Iterable[str]) -> Iterator[Entry]
     for path in _walk(grants):
         tests = (*by_name.get(posixpath.basename(path), ()), *others)
         if any(matches(path) for matches in tests):
-            yield entry_of(path)
+            yield entry_of(os.path.realpath(path))
+
+
+def _other_names(denied: Iterable[Entry], grants: Iterable[str]) -> Iterator[Entry]:
+    """Other hard links of denied files among the grants: a mask covers one name only."""
+    linked: set[tuple[int, int]] = set()
+    for entry in denied:
+        if entry.kind in ("file", "other"):
+            status = os.stat(entry.path)
+            if status.st_nlink > 1:
+                linked.add((status.st_dev, status.st_ino))
+    for path in _walk(grants) if linked else ():
+        with contextlib.suppress(OSError):  # it went away during the walk
+            status = os.lstat(path)
+            if (status.st_dev, status.st_ino) in linked:
+                yield entry_of(path)
 
 
 def _walk(grants: Iterable[str]) -> Iterator[str]:
     """Every name below the grants. Raises BoxError past MAX_NAMES: a pattern half expanded
-    would leave the rest in reach."""
+    would leave the rest in reach. What a box replaces is left out."""
     count = 0
     for grant in _unique(grants):
         yield grant
         for where, folders, names in os.walk(grant):
+            where = where.rstrip("/")
+            folders[:] = [name for name in folders if f"{where}/{name}" not in _REPLACED]
             count += len(folders) + len(names)
             if count > MAX_NAMES:
                 raise BoxError(

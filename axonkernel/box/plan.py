@@ -58,21 +58,21 @@ def _tree(policy: Policy, host: Host) -> Iterator[Mount]:
             yield Mount("symlink", link, target)
         yield from (Mount("copy", path, path, 0o444) for path in host.copied)
         yield from _identity(host)
-        layers = [*_private(policy), *_floor(host), *_programs(host), *_grants(policy, host)]
-        layers.insert(0, Mount("tmpfs", host.user.home, mode=0o700))
+        walled = _walled_bins(host, (*host.grants, *host.extra))
+        layers = [Mount("tmpfs", host.user.home, mode=0o700), *_private(policy, host)]
+        layers += [*_floor(host), *_programs(host, walled), *_grants(policy, host, walled)]
     else:
         yield Mount(root, "/", "/")
-        layers = [*_private(policy), *_walled_bins(host), *_programs(host)]
-        layers += [*_own(host), *_hidden(host)]
+        walled = _walled_bins(host, (Entry("/", "dir"),))
+        layers = [*_private(policy, host), *_programs(host, walled), *_own(host), *_hidden(host)]
         if policy.fs is not None:
-            layers += _grants(policy, host)
+            layers += _grants(policy, host, walled)
         if policy.net is not None:
             layers.append(Mount("data-over", "/etc/resolv.conf", mode=0o444, data=_RESOLV))
     yield from _by_depth(layers)
+    yield from (Mount("remount-ro", folder) for folder in walled)
     if root == "closed":
         yield Mount("remount-ro", "/")
-    else:
-        yield from (Mount("remount-ro", mount.dest) for mount in _walled_bins(host))
 
 
 def _root_kind(policy: Policy) -> Literal["bind", "ro-bind", "closed"]:
@@ -82,11 +82,15 @@ def _root_kind(policy: Policy) -> Literal["bind", "ro-bind", "closed"]:
     return "ro-bind" if "/" in policy.fs.read else "closed"
 
 
-def _private(policy: Policy) -> Iterator[Mount]:
+def _private(policy: Policy, host: Host) -> Iterator[Mount]:
     """What every box replaces: host processes, devices, sockets and scratch space."""
     size = policy.limits.disk_bytes if policy.limits else None
     yield Mount("proc", "/proc")
     yield Mount("dev", "/dev")
+    for path in host.kernel_files:
+        # A closed root has no /sys; in an open one its control groups could be left.
+        if path != "/sys" or _root_kind(policy) != "closed":
+            yield Mount("ro-bind", path, path)
     yield Mount("tmpfs", "/run")
     yield Mount("tmpfs", "/tmp", mode=0o1777, size_bytes=size or 0)
     yield Mount("tmpfs", "/var/tmp", mode=0o1777, size_bytes=size or 0)
@@ -123,45 +127,52 @@ def _own(host: Host) -> Iterator[Mount]:
 
 def _hidden(host: Host) -> Iterator[Mount]:
     """What no box may see, in a root that is the host's."""
-    yield from (_mask(entry) for entry in host.hidden if not _lies_in(entry.path, _SCRATCH))
+    yield from (_mask(entry) for entry in host.hidden if _brings("/", entry.path))
 
 
-def _walled_bins(host: Host) -> list[Mount]:
-    return [Mount("tmpfs", folder) for folder in host.bins] if host.walled else []
+def _walled_bins(host: Host, brought_by: tuple[Entry, ...]) -> tuple[str, ...]:
+    """The bin folders that would come along with what is mounted above them."""
+    folders = [entry.path for entry in brought_by]
+    return tuple(folder for folder in host.bins if host.walled and _lies_in(folder, folders))
 
 
-def _programs(host: Host) -> Iterator[Mount]:
+def _programs(host: Host, walled: tuple[str, ...]) -> Iterator[Mount]:
     """The program wall: each real file once, each name a link to it, what they read."""
     yield from (Mount("mask-file", path) for path in host.masked_programs)
     if not host.walled:
         return
+    yield from (Mount("tmpfs", folder) for folder in walled)
     entries = (*host.shared, *host.extra, *host.grants)
     folders = (*host.program_folders, *host.libraries, *(entry.path for entry in entries))
+
+    def is_there(path: str) -> bool:
+        return _lies_in(path, folders) and not _lies_in(path, walled)
+
     for folder in host.program_folders:
         yield Mount("ro-bind", folder, folder)
     for program in host.programs:
         for link, target in program.links:
-            if not _lies_in(link, folders):
+            if not is_there(link):
                 yield Mount("symlink", link, target)
-        if not _lies_in(program.file, folders):
+        if not is_there(program.file):
             yield Mount("ro-bind", program.file, program.file)
 
 
-def _grants(policy: Policy, host: Host) -> list[Mount]:
+def _grants(policy: Policy, host: Host, walled: tuple[str, ...]) -> list[Mount]:
     assert policy.fs is not None
     writable = {*policy.fs.write, *(set(policy.fs.unsafe) - set(policy.fs.read))}
     mounts: list[Mount] = []
     for entry in host.grants:
         if entry.path in writable:
             mounts.append(Mount("bind", entry.path, entry.path))  # a missing one is made first
-        elif entry.kind != "missing":
+        elif entry.kind != "missing" and entry.path not in walled:
             mounts.append(Mount("ro-bind", entry.path, entry.path))
     mounts += _protections(policy.fs.write, host)
     granted = [entry.path for entry in host.grants]
     mounts += [
         _mask(entry)
         for entry in (*host.denied, *host.hidden)
-        if entry.kind != "missing" and _lies_in(entry.path, granted)
+        if entry.kind != "missing" and any(_brings(path, entry.path) for path in granted)
     ]
     return mounts
 
@@ -170,7 +181,7 @@ def _protections(writes: Iterable[str], host: Host) -> Iterator[Mount]:
     """Read-only inside write grants; their folders are pinned, or a rename would undo it."""
     grants = tuple(writes)
     for entry in host.protected:
-        grant = next((path for path in grants if _within(entry.path, path)), None)
+        grant = next((path for path in grants if _brings(path, entry.path)), None)
         if grant is None or entry.kind == "missing" or entry.path == grant:
             continue
         for ancestor in _between(grant, entry.path):
@@ -205,6 +216,13 @@ def _by_depth(mounts: Iterable[Mount]) -> list[Mount]:
 
 def _within(path: str, folder: str) -> bool:
     return path == folder or folder == "/" or path.startswith(folder + "/")
+
+
+def _brings(grant: str, path: str) -> bool:
+    """Whether a grant makes ``path`` be there: none of a folder above brings scratch space."""
+    return _within(path, grant) and not any(
+        _within(path, scratch) and not _within(grant, scratch) for scratch in _SCRATCH
+    )
 
 
 def _lies_in(path: str, folders: Iterable[str]) -> bool:
@@ -258,10 +276,8 @@ def _limits(policy: Policy) -> LimitsPlan | None:
 
 
 def _working_directory(policy: Policy, host: Host, ask: Ask) -> tuple[str, tuple[str, ...]]:
-    if policy.fs is None:
-        if not _lies_in(ask.cwd, _SCRATCH):
-            return ask.cwd, ()
-    elif any(_within(ask.cwd, e.path) or _within(e.path, ask.cwd) for e in host.grants):
+    grants = ["/"] if policy.fs is None else [entry.path for entry in host.grants]
+    if any(_brings(path, ask.cwd) or _within(path, ask.cwd) for path in grants):
         return ask.cwd, ()  # granted, or the folder around a grant, empty but for it
     note = f"{ask.cwd} is not granted; the working directory in the box is {host.user.home}"
     return host.user.home, (note,)
@@ -270,8 +286,9 @@ def _working_directory(policy: Policy, host: Host, ask: Ask) -> tuple[str, tuple
 def _missing(policy: Policy, host: Host) -> Iterator[str]:
     writes = set(policy.fs.write) if policy.fs else set()
     for entry in host.grants:
-        if entry.kind == "missing" and entry.path not in writes:
-            yield f"fs.read {entry.path} does not exist; skipped"
+        if entry.kind == "missing":
+            made = entry.path in writes
+            yield f"{entry.path} does not exist; {'made, to be written' if made else 'skipped'}"
     for name in host.missing_programs:
         yield f"shell.allow {name}: no such program on PATH; it will not exist in the box"
 

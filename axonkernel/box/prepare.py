@@ -143,8 +143,17 @@ def create(plan: BoxPlan) -> None:
     """Make the missing write folders of ``plan`` (mode 0755), for the user it runs as."""
     for path in plan.create:
         try:
-            os.makedirs(path, mode=0o755, exist_ok=True)
-            if plan.run_as is not None:
-                os.chown(path, *plan.run_as)
+            for folder in reversed(list(_missing(path))):
+                os.mkdir(folder)
+                os.chmod(folder, 0o755)  # whatever the umask
+                if plan.run_as is not None:
+                    os.chown(folder, *plan.run_as)
         except OSError as error:
             raise BoxError("mounts", f"{path}: cannot be made: {error.strerror}") from error
+
+
+def _missing(path: str) -> Iterator[str]:
+    """The path and the folders above it that do not exist, deepest first."""
+    while not os.path.lexists(path):
+        yield path
+        path = os.path.dirname(path)

@@ -98,7 +98,7 @@ def data_from_grants(grants: tuple[tuple[str, str], ...]) -> dict[str, Any]:
 
 def _open(data: dict[str, Any], block: str) -> None:
     whole: dict[str, dict[str, Any]] = {
-        "fs": {"write": ["/"]},
+        "fs": {"write": ["/"], "protect": False},
         "net": {"allow": True},
         "shell": {"allow": True},
         "env": {"allow": ["*"]},
