@@ -1,0 +1,1 @@
+"""What axonkernel costs, beside the bare thing, in one run; see README.md."""

@@ -1,0 +1,26 @@
+"""The groups of rows, in the table's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from bench.rows import decide, engines, inside, memory, shell, tool_call, warm
+from bench.session import Session
+from bench.table import Row
+
+__all__ = ["GROUPS"]
+
+GROUPS: Mapping[str, Callable[[Session], Iterator[Row]]] = {
+    "decide": decide.rows,
+    "engines": engines.rows,
+    "tool-call": tool_call.rows,
+    "warm": warm.rows,
+    "limits": warm.limits_rows,
+    "exec": shell.exec_rows,
+    "agent": shell.agent_rows,
+    "import": shell.import_rows,
+    "memory": memory.rows,
+    "denied": warm.denied_rows,
+    "inside": inside.rows,
+    "connections": inside.connection_rows,
+}

@@ -1,0 +1,86 @@
+"""Work done inside a box, beside the same work outside."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import bench
+from bench.boxes import Worker, axonkernel
+from bench.measure import Absent, by_turns
+from bench.session import Session
+from bench.table import Row
+
+__all__ = ["connection_rows", "rows"]
+
+_CONNECTIONS = 200
+
+
+def rows(session: Session) -> Iterator[Row]:
+    """Four kinds of work; the figure is the speed inside as a part of the speed outside."""
+    folder = session.room("inside")
+    file = folder / "data"
+    grants = ["--write", str(folder), "--allow", "true"]
+    boxed = [*axonkernel(), "exec", "--quiet", *grants, "--", *_worker_words()]
+    library = os.path.dirname(os.__file__)
+    true = os.path.realpath(shutil.which("true") or "/usr/bin/true")
+    tasks = {
+        "tree walk": (f"walk\t{library}", 0.95, 41),
+        "fork and exec": (f"spawn\t{true}\t100", 0.95, 41),
+        "200 MB write": (f"write\t{file}\t200", 0.95, 21),
+        "open/stat loop": (f"look\t{folder}\t20000", 0.90, 41),
+    }
+    with Worker(_worker_words()) as outside, Worker(boxed) as inside:
+        for what, (task, budget, full) in tasks.items():
+            rounds = session.rounds(full)
+            actions = {"outside": outside.action(task), "inside": inside.action(task)}
+            samples = by_turns(rounds, actions)
+            yield Row(
+                f"work inside, as a part of bare speed: {what}",
+                samples.ratio("outside", "inside"),
+                budget=budget,
+                at_least=True,
+                n=rounds,
+                medians=samples.medians,
+            )
+
+
+def connection_rows(session: Session) -> Iterator[Row]:
+    """New connections to a listener in a private network, direct and through pasta."""
+    lab = Path(bench.__file__).parent.parent / "tests"
+    sys.path.append(str(lab))
+    from lab.internet import ADDRESSES, Internet  # the tests' own, not a package
+    from lab.processes import LabUnavailable
+
+    rounds = session.rounds(31)
+    address = ADDRESSES["one4"]
+    task = f"connect\t{address}\t7\t{_CONNECTIONS}"
+    try:
+        with Internet(tap=False) as net:
+            enter = ["nsenter", f"--net=/proc/{net.client}/ns/net"]
+            grants = ["--net", f"{address}:7", "--quiet"]
+            boxed = [*enter, *axonkernel(), "exec", *grants, "--", *_worker_words()]
+            with Worker([*enter, *_worker_words()]) as outside, Worker(boxed) as inside:
+                actions = {"direct": outside.action(task), "pasta": inside.action(task)}
+                samples = by_turns(rounds, actions)
+    except LabUnavailable as error:
+        raise Absent(str(error)) from error
+    medians = samples.medians
+    yield Row(
+        "connections per second from inside by pasta, as a part of direct",
+        samples.ratio("direct", "pasta"),
+        budget=0.4,
+        at_least=True,
+        n=rounds,
+        note=", ".join(f"{name} {_CONNECTIONS / s:.0f} per second" for name, s in medians.items()),
+        medians=medians,
+    )
+
+
+def _worker_words() -> list[str]:
+    """The words that start the workload, the same inside and outside."""
+    text = Path(bench.__file__).with_name("workload.py").read_text(encoding="utf-8")
+    return [os.path.realpath(sys.executable), "-IS", "-c", text]
