@@ -27,7 +27,7 @@ from axonkernel.policy.request import (
     ToolRequest,
     strictest,
 )
-from axonkernel.policy.rules.env import EnvRules, malformed_name
+from axonkernel.policy.rules.env import EnvRules
 from axonkernel.policy.rules.fs import BoxGrants, FsRules
 from axonkernel.policy.rules.net import NetRules, canonical_target
 from axonkernel.policy.rules.shell import STANDARD_PATH, ShellRules
@@ -37,6 +37,7 @@ from axonkernel.policy.wellformed import (
     MOST_TEXT,
     argv_fault,
     malformed,
+    malformed_name,
     too_complex,
     tool_fault,
 )
@@ -150,14 +151,8 @@ class Ruleset:
             return self.shell.judge(request)
         asked = [_open("shell.program", "$.shell", request.argv[0])]
         if self.env is not None:
-            asked += [self._assignment(name) for name in request.env]
-        return strictest(reversed(asked))
-
-    def _assignment(self, name: str) -> Decision:
-        if malformed_name(name):
-            return malformed(name, "not a variable name")
-        assert self.env is not None
-        return self.env.judge_set(name)
+            asked += map(self.env.judge_set, request.env)
+        return strictest(asked)
 
     def _line(self, request: ShellRequest) -> Decision:
         if len(request.line) > MOST_TEXT:
@@ -248,7 +243,7 @@ def _subject_requests(subjects: tuple[Subject, ...]) -> Iterator[AnyRequest]:
     for subject in subjects:
         value = subject.value
         if subject.kind == "argv":
-            yield ProcessRequest(split_words(value) if isinstance(value, str) else value)
+            yield ShellRequest(value) if isinstance(value, str) else ProcessRequest(value)
         elif isinstance(value, str) and subject.kind in ("read", "write"):
             yield PathRequest(value, write=subject.kind == "write")
         elif isinstance(value, str) and subject.kind == "host":

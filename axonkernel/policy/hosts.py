@@ -24,6 +24,8 @@ __all__ = [
     "number_is_private",
     "private_networks",
     "unwrap",
+    "unwrap_network",
+    "wrapping_networks",
 ]
 
 Address = IPv4Address | IPv6Address
@@ -66,6 +68,13 @@ _OWN_ENTRY: tuple[Network, ...] = (
     IPv6Network("fd20:ce::/32"),
 )
 
+#: IPv6 networks whose addresses are IPv4 ones, see :func:`unwrap`.
+_WRAPPING = tuple(
+    IPv6Network(text)
+    for text in ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "2001::/32", "2002::/16")
+)
+_PLAIN = IPv6Network("::/127")
+
 _MAPPED = 0xFFFF
 _NAT64 = 0x64FF9B << 64
 _LOW_32 = (1 << 32) - 1
@@ -84,6 +93,28 @@ def _spans(networks: tuple[Network, ...], version: int) -> tuple[tuple[int, int]
 def private_networks() -> tuple[Network, ...]:
     """The networks whose addresses are private; disjoint."""
     return _PRIVATE
+
+
+def wrapping_networks() -> tuple[IPv6Network, ...]:
+    """The IPv6 networks that no address is looked up in, since it comes out as IPv4."""
+    return _WRAPPING
+
+
+def unwrap_network(network: Network) -> Network:
+    """An IPv6 network that only wraps IPv4 addresses, as the IPv4 network.
+
+    Raises ValueError where there is no such network (6to4, Teredo).
+    """
+    if isinstance(network, IPv4Network) or network.overlaps(_PLAIN):
+        return network
+    if not any(network.subnet_of(wrap) for wrap in _WRAPPING):
+        return network
+    first = unwrap(network.network_address)
+    if network.prefixlen == 128:
+        return IPv4Network(int(first))
+    if network.prefixlen < 96:
+        raise ValueError(f"{network} wraps IPv4 addresses; write the IPv4 network")
+    return IPv4Network((int(first), network.prefixlen - 96))
 
 
 def _within(spans: tuple[tuple[int, int], ...], number: int) -> bool:

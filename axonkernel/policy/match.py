@@ -7,12 +7,12 @@ The glob dialects are in :mod:`axonkernel.policy.globs`, hosts in
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 from typing import Literal
 
 from attrs import frozen
 
-from axonkernel.policy.hosts import canonical_host, literal, unwrap
+from axonkernel.policy.hosts import canonical_host, literal, unwrap_network
 
 __all__ = [
     "Destination",
@@ -153,24 +153,10 @@ def _parse_network(text: str) -> tuple[DestinationKind, str]:
         raise ValueError(f"{text!r} is not a network, such as 10.0.0.0/8") from None
     if network.network_address != first:
         raise ValueError(f"{text!r} has bits beyond its length; write {network}")
-    network = _unwrap_network(network, text)
+    network = unwrap_network(network)
     if network.prefixlen == network.max_prefixlen:
         return "ip", str(network.network_address)
     return "cidr", str(network)
-
-
-def _unwrap_network(network: IPv4Network | IPv6Network, text: str) -> IPv4Network | IPv6Network:
-    """An IPv6 network that only wraps IPv4 addresses, as the IPv4 network."""
-    if isinstance(network, IPv4Network):
-        return network
-    first, last = unwrap(network.network_address), unwrap(network.broadcast_address)
-    if first.version == last.version == 6 or network.prefixlen == 0:
-        return network
-    if network.prefixlen >= 96 and first.version == last.version == 4:
-        return IPv4Network((int(first), network.prefixlen - 96))
-    if network.prefixlen == 128:
-        return IPv4Network(int(first))
-    raise ValueError(f"{text!r} wraps IPv4 addresses; write the IPv4 network")
 
 
 def normalize(path: str) -> str:
@@ -195,7 +181,7 @@ def normalize(path: str) -> str:
 _SHELL = frozenset("|&;<>()$`\n*?[]{}")
 _RESERVED = re.compile(
     r"(?:!|\[\[|case|coproc|do|done|elif|else|esac|fi|for|function|if|in|select|then|time"
-    r"|until|while)\Z"
+    r"|until|while)(?![^ \t])"
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^\]]*\])?\+?=")
 
@@ -220,7 +206,8 @@ def needs_shell(text: str) -> bool:
     Anything unsure needs a shell: expansions, operators, globs, assignments in front,
     reserved words, a comment, a tilde, a newline, an unclosed quote.
     """
-    if not _ends_closed(text) or _ASSIGNMENT.match(text.lstrip(" \t")):
+    first = text.lstrip(" \t")
+    if not _ends_closed(text) or _ASSIGNMENT.match(first) or _RESERVED.match(first):
         return True
     quote, at, start = "", 0, True
     while at < len(text):
@@ -241,8 +228,7 @@ def needs_shell(text: str) -> bool:
             return True
         start = not quote and text[at] in " \t"
         at += 1
-    words = split_words(text)
-    return bool(words) and _RESERVED.match(words[0]) is not None
+    return False
 
 
 def _ends_closed(text: str) -> bool:

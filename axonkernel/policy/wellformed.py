@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from axonkernel.policy.request import Decision, ProcessRequest, ToolRequest
 
-__all__ = ["LONGEST_PATH", "MOST_TEXT", "argv_fault", "malformed", "too_complex", "tool_fault"]
+__all__ = [
+    "LONGEST_PATH",
+    "MOST_TEXT",
+    "argv_fault",
+    "malformed",
+    "malformed_name",
+    "too_complex",
+    "tool_fault",
+]
 
 #: Caps on what is analysed (DESIGN 5); beyond them a request is denied, in bounded time.
 MOST_WORDS = 10_000
@@ -12,6 +20,11 @@ MOST_TEXT = 1 << 20
 DEEPEST = 200
 #: Longer than any path a system call takes (PATH_MAX is 4096).
 LONGEST_PATH = 16_384
+
+
+def malformed_name(name: str) -> bool:
+    """Whether no environment can hold a variable of that name."""
+    return not name or "=" in name or "\0" in name
 
 
 def malformed(subject: str, detail: str) -> Decision:
@@ -34,7 +47,9 @@ def argv_fault(request: ProcessRequest) -> Decision | None:
     text = "".join(argv)
     if len(text) > MOST_TEXT or len(argv[0]) > LONGEST_PATH:
         return too_complex(f"{len(text)} characters")
-    if "\0" in text or "\0" in request.cwd or not request.cwd.startswith("/"):
+    if request.env and any(map(malformed_name, request.env)):
+        return malformed(argv[0], "a name that no environment can hold")
+    if "\0" in f"{text}{request.cwd}{request.resolved}" or not request.cwd.startswith("/"):
         return malformed(argv[0], "a NUL byte, or a working directory that is not absolute")
     return None
 
@@ -47,7 +62,7 @@ def tool_fault(request: ToolRequest) -> Decision | None:
     if args.count("[") + args.count("{") > DEEPEST and _depth(args) > DEEPEST:
         return too_complex(f"arguments nested deeper than {DEEPEST}")
     # JSON spells NUL as an escape; an escaped backslash in front is not one.
-    if "\0" in request.name or "\\u0000" in args.replace("\\\\", ""):
+    if "\0" in request.name or "\0" in args or "\\u0000" in args.replace("\\\\", ""):
         return malformed(request.name.replace("\0", ""), "a NUL byte")
     return None
 

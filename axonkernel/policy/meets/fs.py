@@ -7,7 +7,6 @@ common part exactly.
 
 from __future__ import annotations
 
-from axonkernel.policy.controls import control_path
 from axonkernel.policy.globs import is_glob, unescape
 from axonkernel.policy.model import FsPolicy
 from axonkernel.policy.protect import DEFAULT_PROTECT
@@ -32,7 +31,7 @@ def meet_fs(a: FsPolicy, b: FsPolicy) -> FsPolicy:
         write=tuple(path for path, level in granted.items() if level == WRITE),
         deny=(*(text for text in denied if _still_denied(text, closed)), *sorted(carved)),
         protect=_meet_protect(a.protect, b.protect),
-        unsafe=tuple(path for path in granted if control_path(path)),
+        unsafe=tuple(path for path in granted if _lifted(a, path) and _lifted(b, path)),
     )
 
 
@@ -42,6 +41,11 @@ def _levels(a: FsPolicy, b: FsPolicy) -> dict[str, int]:
     two = FsRules(b, layer="policy", absent="", boxed=None)
     paths = {*one.mentioned(), *two.mentioned()}
     return {path: min(one.level(path), two.level(path)) for path in sorted(paths)}
+
+
+def _lifted(fs: FsPolicy, path: str) -> bool:
+    """Whether control sockets and kernel folders at a path are covered by its grant."""
+    return any(folder in fs.unsafe for folder in ancestors(path))
 
 
 def _still_denied(text: str, closed: set[str]) -> bool:

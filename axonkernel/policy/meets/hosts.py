@@ -19,6 +19,7 @@ from axonkernel.policy.hosts import (
     network_needs_own_entry,
     number_is_private,
     private_networks,
+    wrapping_networks,
 )
 from axonkernel.policy.match import Destination
 
@@ -131,13 +132,14 @@ def _destination(like: Destination, network: Network) -> Destination:
 
 @lru_cache(maxsize=2)
 def _public(version: int) -> tuple[Network, ...]:
-    """What no private network covers, as networks."""
+    """What is neither private nor IPv4 in disguise, as networks."""
     found: list[Network] = []
     at, last = 0, (1 << (32 if version == 4 else 128)) - 1
-    private = [each for each in private_networks() if each.version == version]
-    for network in sorted(private, key=lambda each: int(each.network_address)):
+    others = (*private_networks(), *wrapping_networks())
+    taken = [each for each in others if each.version == version]
+    for network in sorted(taken, key=lambda each: int(each.network_address)):
         found += _between(version, at, int(network.network_address) - 1)
-        at = int(network.broadcast_address) + 1
+        at = max(at, int(network.broadcast_address) + 1)
     return (*found, *_between(version, at, last))
 
 

@@ -115,7 +115,22 @@ def meet_args(a: ArgsRules | None, b: ArgsRules | None) -> ArgsRules:
         one = (each for each in a.allow if any(_contains_words(w, each) for w in b.allow or ()))
         two = (each for each in b.allow if any(_contains_words(w, each) for w in a.allow or ()))
         allow = unique(one, two)
-    return ArgsRules(allow, unique(a.deny, b.deny), unique(a.escalate, b.escalate))
+    escalate, deny = _meet_questions(a, b)
+    return ArgsRules(allow, deny, escalate)
+
+
+def _meet_questions(
+    a: ArgsRules | SubjectRules, b: ArgsRules | SubjectRules
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is asked about, and what is denied.
+
+    One side's question about something that the other side's closed list may not offer
+    is a denial: asked, it would be granted past that list.
+    """
+    asked = [each for each in a.escalate if b.allow is None or each in b.escalate]
+    asked += [each for each in b.escalate if a.allow is None or each in a.escalate]
+    refused = [each for each in unique(a.escalate, b.escalate) if each not in asked]
+    return unique(asked, ()), unique(unique(a.deny, b.deny), refused)
 
 
 def _contains_words(wide: str, narrow: str) -> bool:
@@ -139,7 +154,8 @@ def meet_subjects(a: SubjectRules, b: SubjectRules) -> SubjectRules:
     allow = b.allow if a.allow is None else a.allow
     if a.allow is not None and b.allow is not None:
         allow = common_patterns(a.allow, b.allow)
-    return SubjectRules(allow, unique(a.deny, b.deny), unique(a.escalate, b.escalate))
+    escalate, deny = _meet_questions(a, b)
+    return SubjectRules(allow, deny, escalate)
 
 
 def meet_env(a: EnvPolicy, b: EnvPolicy) -> EnvPolicy:

@@ -62,6 +62,7 @@ def _leaves(a: _Leaf, b: _Leaf) -> _Leaf:
     return _escalated(rules)
 
 
-def _escalated(rules: SubjectRules) -> SubjectRules | Verdict:
-    """Patterns whose every allow becomes a question."""
-    return evolve(rules, escalate=unique(rules.escalate, ("*",)))
+def _escalated(rules: SubjectRules) -> SubjectRules:
+    """Patterns whose every allow becomes a question; a call without a subject is denied."""
+    asked = ("*",) if rules.allow is None else rules.allow
+    return evolve(rules, allow=rules.allow or (), escalate=unique(rules.escalate, asked))

@@ -11,15 +11,10 @@ from axonkernel.policy.model import EnvPolicy
 from axonkernel.policy.request import Decision, Match
 from axonkernel.policy.tables import Rule, rules
 
-__all__ = ["EnvRules", "malformed_name"]
+__all__ = ["EnvRules", "hazard"]
 
 #: What every box has, besides what may be passed through to it.
 _FIXED = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "PWD")
-
-
-def malformed_name(name: str) -> bool:
-    """Whether no environment can hold a variable of that name."""
-    return not name or "=" in name or "\0" in name
 
 
 class EnvRules:

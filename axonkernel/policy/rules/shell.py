@@ -15,10 +15,11 @@ from axonkernel.policy.match import needs_shell
 from axonkernel.policy.model import ShellPolicy, Verdict
 from axonkernel.policy.profiles import profile_of
 from axonkernel.policy.request import Decision, Match, ProcessRequest, ShellRequest, strictest
-from axonkernel.policy.rules.env import EnvRules, hazard, malformed_name
+from axonkernel.policy.rules.env import EnvRules, hazard
 from axonkernel.policy.rules.programs import Program, ProgramTable, program_of
 from axonkernel.policy.rules.words import WordsRules
 from axonkernel.policy.tables import rules
+from axonkernel.policy.wellformed import malformed_name
 
 __all__ = ["STANDARD_PATH", "ShellRules"]
 

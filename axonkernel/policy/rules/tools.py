@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from axonkernel.policy.globs import GlobTable
 from axonkernel.policy.model import SubjectRules, ToolRules, Verdict
-from axonkernel.policy.request import Decision, Match, ToolRequest
+from axonkernel.policy.request import STRICTNESS, Decision, Match, ToolRequest
 from axonkernel.policy.tables import Rule, rules
 
 __all__ = ["ToolsRules", "subject_texts"]
@@ -35,18 +35,22 @@ class _Leaf:
         if self.verdict is not None:
             return self.verdict, self.path, ""
         texts = subject_texts(request)
-        for verdict, table in (("deny", self._deny), ("escalate", self._escalate)):
-            hits = [rule for text in texts for rule in table.find(text)]
-            if hits:
-                return ("deny" if verdict == "deny" else "escalate"), min(hits).path, ""
+        if texts:
+            return max(map(self._judge_text, texts), key=lambda said: STRICTNESS[said[0]])
         if self._allow is None:
             return "allow", self.path, ""
-        if not texts:
-            return "deny", f"{self.path}.allow", "the call has no subject to compare"
-        allowed = [min(self._allow.find(text), default=None) for text in texts]
-        if None in allowed:
-            return "deny", f"{self.path}.allow", "no pattern matches its subject"
-        return "allow", allowed[0].path if allowed[0] else self.path, ""
+        return "deny", f"{self.path}.allow", "the call has no subject to compare"
+
+    def _judge_text(self, text: str) -> tuple[Verdict, str, str]:
+        if denied := self._deny.find(text):
+            return "deny", min(denied).path, ""
+        if asked := self._escalate.find(text):
+            return "escalate", min(asked).path, ""
+        if self._allow is None:
+            return "allow", self.path, ""
+        if allowed := self._allow.find(text):
+            return "allow", min(allowed).path, ""
+        return "deny", f"{self.path}.allow", "no pattern matches its subject"
 
     def matches(self, request: ToolRequest) -> Iterator[Match]:
         if self.verdict is not None:

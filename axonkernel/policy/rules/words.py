@@ -169,16 +169,15 @@ class WordsRules:
             return WordsVerdict("deny", min(denied).path)
         if unseen:
             return WordsVerdict("escalate", self._path, "it is fed words that cannot be seen")
+        if asked := self._escalate.find(words, found.name):
+            return WordsVerdict("escalate", min(asked).path)
+        allowed = None if self._allow is None else self._allow.find(words)
+        if allowed == []:
+            return WordsVerdict("deny", f"{self._path}.allow", "no pattern matches its words")
         if found.unknown and (self._deny.any or self._escalate.any):
             detail = f"{found.unknown} is not a known option, so the subcommand is not known"
             return WordsVerdict("escalate", self._path, detail)
-        if asked := self._escalate.find(words, found.name):
-            return WordsVerdict("escalate", min(asked).path)
-        if self._allow is None:
-            return WordsVerdict(None, self._path)
-        if allowed := self._allow.find(words):
-            return WordsVerdict("allow", min(allowed).path)
-        return WordsVerdict("deny", f"{self._path}.allow", "no pattern matches its words")
+        return WordsVerdict("allow", min(allowed).path) if allowed else WordsVerdict(None, "")
 
     def _subcommand(self, words: Argv) -> Subcommand:
         if self._profile is None:
