@@ -100,14 +100,21 @@ def _behind_shim(candidate: str) -> str | None:
 
 
 def _links(candidate: str, target: str) -> Iterator[tuple[str, str]]:
+    """Links to make; their folders are real ones, since /bin may itself be a link."""
     if candidate != target:
-        yield candidate, target
+        yield _in_real_folder(candidate), target
     for _ in range(_MAX_LINKS):
+        target = _in_real_folder(target)
         if not os.path.islink(target):
             return
         read = os.readlink(target)
         yield target, read
-        target = posixpath.normpath(posixpath.join(os.path.dirname(target), read))
+        target = posixpath.join(posixpath.dirname(target), read)
+
+
+def _in_real_folder(path: str) -> str:
+    folder, name = posixpath.split(path)
+    return posixpath.join(os.path.realpath(folder), name)
 
 
 def with_needs(

@@ -43,8 +43,28 @@ def require_program(root_fd: int, name: str, cwd: str, path: str) -> None:
         finally:
             os.close(fd)
         if mode & 0o111 and mode & 0o170000 == 0o100000:
-            return
+            return _require_interpreter(root_fd, candidate)
         refused = candidate
     if refused:
         raise BoxError(NOT_EXECUTABLE, f"{refused} is not an executable file")
     raise BoxError(NOT_FOUND, f"{name}: no such program in the box (PATH is {path})")
+
+
+def _require_interpreter(root_fd: int, script: str) -> None:
+    """Raise BoxError for a script whose ``#!`` names what is not there (US-13)."""
+    try:
+        fd = open_in_root(root_fd, script, os.O_RDONLY)
+    except OSError:
+        return  # not readable: the kernel will judge it
+    try:
+        first = os.read(fd, 256).split(b"\n", 1)[0]
+    finally:
+        os.close(fd)
+    if not first.startswith(b"#!") or not first[2:].split():
+        return
+    interpreter = os.fsdecode(first[2:].split()[0])
+    try:
+        os.close(open_in_root(root_fd, interpreter, os.O_PATH))
+    except OSError:
+        message = f"{script}: its interpreter {interpreter} is not in the box"
+        raise BoxError(NOT_EXECUTABLE, f"{message}; add it to shell.allow") from None
