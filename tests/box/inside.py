@@ -166,10 +166,8 @@ def status():
 
 def descriptors():
     """The open descriptors, without the one that lists them."""
-    fd = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
-    found = sorted(int(name) for name in os.listdir(fd))
-    os.close(fd)
-    return [number for number in found if number != fd]
+    found = sorted(map(int, os.listdir("/proc/self/fd")))
+    return [number for number in found if os.path.lexists(f"/proc/self/fd/{number}")]
 
 
 def environment():

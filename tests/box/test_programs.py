@@ -1,0 +1,234 @@
+"""The program wall: only what is allowed exists, by whatever name and from whatever caller."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from box.boxed import PYTHON, Boxed
+
+pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
+
+READ = ["--read", "."]
+MISSING = "ENOENT"
+
+
+def test_an_ungranted_program_is_not_there(box: Boxed) -> None:
+    """subprocess of a program that is not allowed is ENOENT, by name and by path, with exec
+    and without; an allowed one runs (DESIGN 9.3)."""
+    answers = box.attempts(
+        ["spawn", "id"],
+        ["spawn", "/usr/bin/id"],
+        ["spawn", "/bin/id"],
+        ["execute", "/usr/bin/id"],
+        ["read", "/usr/bin/id"],
+        ["spawn", "sh", "-c", "exit 0"],
+        ["spawn", "perl", "-e", "1"],
+        ["spawn", "uname"],
+        grants=[*READ, "--allow", "uname"],
+    )
+    assert answers[:7] == [MISSING] * 7
+    assert answers[7][:2] == [0, "Linux\n"]
+
+
+@pytest.mark.parametrize("grant", ["/", "/usr", "/usr/bin", "/bin"])
+def test_no_file_grant_brings_a_program_back(box: Boxed, grant: str) -> None:
+    """Reading all of the host does not make its programs exist; allowed ones still run."""
+    options = [*READ, "--read", grant, "--allow", "uname"]
+    denied, allowed = box.attempts(["spawn", "/usr/bin/id"], ["spawn", "uname"], grants=options,
+                                   cwd="/" if grant == "/" else None)  # fmt: skip
+    assert denied == MISSING
+    assert allowed[:2] == [0, "Linux\n"]
+
+
+def test_an_open_file_system_keeps_the_program_wall(box: Boxed) -> None:
+    """With ``fs`` open the bin folders hold the allowed programs only."""
+    denied, allowed, names = box.attempts(
+        ["spawn", "/usr/bin/id"],
+        ["spawn", "uname"],
+        ["write", "/usr/bin/new"],
+        grants=["--open", "fs", "--allow", "uname"],
+        cwd="/",
+    )
+    assert denied == MISSING and allowed[0] == 0
+    assert names == "EROFS" and not os.path.exists("/usr/bin/new")
+
+
+def test_only_the_allowed_names_are_listed(box: Boxed) -> None:
+    """The bin folder of the box holds what was allowed, what that needs, and nothing else."""
+    (names,) = box.attempts(["names", "/usr/bin"], grants=[*READ, "--allow", "uname"])
+    assert set(names) <= {"uname", "python3", Path(PYTHON).resolve().name}
+
+
+def test_helpers_among_the_libraries_are_not_there(box: Boxed) -> None:
+    """Programs that live under /usr/lib are programs too."""
+    answers = box.attempts(
+        ["names", "/usr/lib/apt"],
+        ["names", "/usr/lib/git-core"],
+        ["names", "/usr/lib/jvm"],
+        ["names", "/usr/lib/gcc"],
+        ["names", "/usr/libexec"],
+        grants=READ,
+    )
+    assert answers == [MISSING] * 5
+
+
+def test_deny_beats_allow(box: Boxed, tmp_path: Path) -> None:
+    """A program both allowed and denied does not exist, also where the list is a pattern or
+    allows everything."""
+    policy = tmp_path / "p.toml"
+    for allow, grant in (('["un*", "id"]', True), ("true", False)):
+        policy.write_text(
+            f'default = "deny"\n[fs]\nread = ["{box.project}"]\n'
+            f'[shell]\nallow = {allow}\ndeny = ["id", "uname"]\n'
+        )
+        denied, also, allowed = box.attempts(
+            ["spawn", "id"],
+            ["spawn", "/usr/bin/uname"],
+            ["spawn", "uniq", "--version"],
+            grants=["--policy", str(policy)],
+        )
+        # A pattern's program is not there; one taken out of an open list cannot be run.
+        assert denied == (MISSING if grant else "EACCES"), allow
+        assert also == (MISSING if grant else "EACCES"), allow
+        assert allowed[0] == 0
+
+
+def test_a_copy_of_a_program_needs_a_write_grant(box: Boxed) -> None:
+    """The wall hides the host's programs; it does not stop code the agent wrote itself, and
+    what it says is no more than that (facts: mounts)."""
+    answers = box.attempts(
+        ["write", "out/tool", "#!/bin/sh\nexit 0\n"],
+        ["chmod", "out/tool", 0o755],
+        ["spawn", "./out/tool"],
+        grants=[*READ, "--write", "./out"],
+    )
+    assert answers == ["ok", "ok", MISSING]  # its interpreter is not there
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def local_link(root: Path) -> tuple[str, str]:
+    """A link in ~/.local/bin to a program in ~/.local/opt."""
+    real = root / "opt/tool-1.2/bin/tool"
+    real.parent.mkdir(parents=True)
+    shutil.copy("/usr/bin/printf", real)
+    (root / "bin").mkdir()
+    (root / "bin/tool").symlink_to("../opt/tool-1.2/bin/tool")
+    return "tool", str(root / "bin")
+
+
+def shim(root: Path) -> tuple[str, str]:
+    """A version manager's shim."""
+    real = root / "env/versions/9.9/bin/tool"
+    real.parent.mkdir(parents=True)
+    shutil.copy("/usr/bin/printf", real)
+    (root / "env/version").write_text("9.9\n")
+    script(root / "env/shims/tool", "#!/usr/bin/env bash\nexec pyenv exec tool\n")
+    return "tool", str(root / "env/shims")
+
+
+def absolute(root: Path) -> tuple[str, str]:
+    """A program named by its path, on no PATH."""
+    (root / "deep").mkdir()
+    shutil.copy("/usr/bin/printf", root / "deep/tool")
+    return str(root / "deep/tool"), "/usr/bin"
+
+
+def shell_script(root: Path) -> tuple[str, str]:
+    """A script that brings its shell."""
+    script(root / "bin/tool", '#!/bin/sh\nprintf "$@"\n')
+    return "tool", str(root / "bin")
+
+
+def env_script(root: Path) -> tuple[str, str]:
+    """``#!/usr/bin/env`` with an interpreter elsewhere on PATH."""
+    (root / "node").mkdir()
+    shutil.copy("/usr/bin/dash", root / "node/interp")
+    script(root / "bin/tool", '#!/usr/bin/env interp\nprintf "$@"\n')
+    return "tool", f"{root}/bin:{root}/node"
+
+
+def venv(root: Path) -> tuple[str, str]:
+    """A virtual environment's console script, over its Python, over the system's."""
+    subprocess.run(
+        [PYTHON, "-m", "venv", "--without-pip", root / "venv"], check=True, capture_output=True
+    )
+    script(
+        root / "venv/bin/tool",
+        f"#!{root}/venv/bin/python\nimport sys, mod\n"
+        "assert sys.prefix.endswith('/venv')\nsys.stdout.write(mod.said(sys.argv[1]))\n",
+    )
+    (library,) = (root / "venv/lib").glob("python*/site-packages")
+    (library / "mod.py").write_text("def said(text): return text\n")
+    return "tool", str(root / "venv/bin")
+
+
+@pytest.mark.parametrize(
+    "layout", [local_link, shim, absolute, shell_script, env_script, venv], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("how", ["allowed", "command"])
+def test_programs_in_unusual_places(
+    box: Boxed, layout: Callable[[Path], tuple[str, str]], how: str
+) -> None:
+    """Links, shims, scripts, environments: allowed or as the command itself they bring what
+    they need; not allowed they do not exist (US-13)."""
+    folder = box.root / "tools"
+    folder.mkdir()
+    name, path = layout(folder)
+    env = {"PATH": f"{path}:/usr/bin"}
+    if how == "command":
+        run = box.exec(*READ, command=[name, "said"], env=env)
+        assert (run.code, run.text) == (0, "said"), run.err
+        return
+    (said,) = box.attempts(["spawn", name, "said"], grants=[*READ, "--allow", name], env=env)
+    assert said[:2] == [0, "said"], said
+    (twin,) = box.attempts(["spawn", name, "said"], grants=READ, env=env)
+    assert twin in (MISSING, "EACCES")
+
+
+def test_a_folder_the_agent_writes_names_no_program(box: Boxed) -> None:
+    """A program planted in a writable folder of PATH does not stand in for the allowed one
+    (PM-04)."""
+    script(box.project / "out/uname", "#!/bin/sh\necho planted\n")
+    options = [*READ, "--write", "./out", "--allow", "uname", "--allow", "sh"]
+    env = {"PATH": f"{box.project}/out:/usr/bin"}
+    (said,) = box.attempts(["spawn", "uname"], grants=options, env=env)
+    assert said[:2] == [0, "Linux\n"]
+
+
+def test_git_and_its_own_helpers(box: Boxed) -> None:
+    """git brings git-core and no shell."""
+    version, shell, core = box.attempts(
+        ["spawn", "git", "--version"],
+        ["spawn", "sh", "-c", "exit"],
+        ["names", "/usr/lib/git-core"],
+        grants=[*READ, "--allow", "git"],
+    )
+    assert version[0] == 0 and version[1].startswith("git version")
+    assert shell == MISSING and "git-upload-pack" in core
+
+
+def test_a_missing_allowed_program_is_a_warning(box: Boxed) -> None:
+    """It is named on stderr, and the box starts without it."""
+    run = box.exec(*READ, "--allow", "no-such-program-here", command=["/usr/bin/uname"])
+    assert (run.code, run.out) == (0, b"Linux\n")
+    assert "no-such-program-here" in run.err
+
+
+def test_the_missing_interpreter_is_named(box: Boxed) -> None:
+    """A script whose interpreter is not there says so instead of `not found` (US-13)."""
+    tool = script(box.project / "tool", "#!/nowhere/interp\n")
+    run = box.exec(*READ, command=[str(tool)])
+    assert run.code == 126
+    assert "interpreter" in run.err and "/nowhere/interp" in run.err
