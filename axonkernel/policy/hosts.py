@@ -22,6 +22,7 @@ __all__ = [
     "needs_own_entry",
     "network_needs_own_entry",
     "number_is_private",
+    "parse_ipv6",
     "private_networks",
     "unwrap",
     "unwrap_network",
@@ -35,6 +36,8 @@ Number = tuple[int, int]
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}\Z")
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_QUAD = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}\Z")
 _NUMERIC = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)\Z")
 #: Characters that some resolvers read as a dot.
 _OTHER_DOTS = ("\u3002", "\uff0e", "\uff61")
@@ -134,16 +137,18 @@ def canonical_host(text: str) -> str:
     anything malformed or that two resolvers could read differently: numeric spellings such
     as ``127.1``, zone ids, control characters, look-alikes that turn into ASCII.
     """
+    if _QUAD.match(text):
+        return text
     if not text or len(text) > 1000:
         raise ValueError("a host is empty or too long")
     if ":" in text:
-        return str(unwrap(_address6(text)))
+        return str(unwrap(parse_ipv6(text)))
     name = text if text.isascii() else _a_labels(text)
     name = name.lower().removesuffix(".")
     if len(name) > 253 or not _NAME.match(name):
         raise ValueError(f"{text!r} is not a host name")
     last = name[name.rfind(".") + 1 :]
-    if _NUMERIC.match(last) and not _is_quad(name):
+    if _NUMERIC.match(last) and not _QUAD.match(name):
         raise ValueError(
             f"{text!r} is an ambiguous address; write it as four decimal numbers, 127.0.0.1"
         )
@@ -162,13 +167,10 @@ def address_number(host: str) -> Number | None:
     """The address a canonical host stands for as version and number, or None for a name."""
     if ":" in host:
         return 6, int(IPv6Address(host))
-    if not host[-1].isdigit():
+    if not _QUAD.match(host):
         return None
-    # A canonical host that ends in a digit can be a name: only four parts are an address.
-    parts = host.split(".")
-    if len(parts) != 4 or not parts[3].isdigit():
-        return None
-    return 4, int(parts[0]) << 24 | int(parts[1]) << 16 | int(parts[2]) << 8 | int(parts[3])
+    one, two, three, four = host.split(".")
+    return 4, int(one) << 24 | int(two) << 16 | int(three) << 8 | int(four)
 
 
 def unwrap(ip: Address) -> Address:
@@ -210,7 +212,8 @@ def network_needs_own_entry(network: Network) -> bool:
     return any(first <= low and high <= last for first, last in _OWN_SPANS[network.version])
 
 
-def _address6(text: str) -> IPv6Address:
+def parse_ipv6(text: str) -> IPv6Address:
+    """An IPv6 address in any spelling. Raises ValueError, also for zone ids."""
     if "%" in text:
         raise ValueError(f"{text!r} has a zone id; write the address without it")
     try:
@@ -242,11 +245,3 @@ def _a_label(label: str, text: str) -> str:
     if not mapped.startswith("xn--"):
         raise ValueError(f"{text!r} has a look-alike of {mapped!r}; write {mapped!r}")
     return mapped
-
-
-def _is_quad(name: str) -> bool:
-    parts = name.split(".")
-    return len(parts) == 4 and all(
-        part.isdigit() and len(part) < 4 and int(part) < 256 and (part == "0" or part[0] != "0")
-        for part in parts
-    )

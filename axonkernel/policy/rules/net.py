@@ -16,6 +16,8 @@ from axonkernel.policy.hosts import (
     needs_own_entry,
     network_needs_own_entry,
     number_is_private,
+    parse_ipv6,
+    unwrap,
 )
 from axonkernel.policy.match import Destination, parse_destination
 from axonkernel.policy.model import NetPolicy, Verdict
@@ -28,10 +30,13 @@ Target = tuple[str, Number | None]
 
 
 def canonical_target(host: str) -> Target:
-    """A requested host in its one spelling, and its address when it is one.
+    """A requested host, and its address when it is one. A name comes in its one spelling.
 
     ``localhost`` is judged as the loopback address it stands for. Raises ValueError.
     """
+    if ":" in host:
+        address = unwrap(parse_ipv6(host))
+        return str(address) if address.version == 4 else host, (address.version, int(address))
     name = canonical_host(host)
     if name == "localhost" or name.endswith(".localhost"):
         name = "127.0.0.1"
@@ -43,6 +48,7 @@ class HostTable:
 
     def __init__(self, lines: Iterable[Rule]) -> None:
         self._names: dict[str, Ports] = {}
+        self._addresses: dict[Number | None, Ports] = {}
         self._bases: dict[str, Ports] = {}
         self._words: dict[str, Ports] = {}
         self._networks: dict[tuple[int, int], dict[int, Ports]] = {}
@@ -54,8 +60,10 @@ class HostTable:
             self._ports(entry).add(entry.low, entry.high, entry.protocol, rule)
 
     def _ports(self, entry: Destination) -> Ports:
-        if entry.kind in ("name", "ip"):
+        if entry.kind == "name":
             return self._names.setdefault(entry.host, Ports())
+        if entry.kind == "ip":
+            return self._addresses.setdefault(address_number(entry.host), Ports())
         if entry.kind == "wildcard":
             return self._bases.setdefault(entry.host[2:], Ports())
         if entry.kind != "cidr":
@@ -72,15 +80,15 @@ class HostTable:
         if not self.any:
             return []
         name, ip = target
-        found = self._named(name) if ip is None else self._addressed(name, ip)
+        found = self._named(name) if ip is None else self._addressed(ip)
         return _with_port(found, port, protocol)
 
     def granting(self, target: Target, port: int, protocol: str) -> list[Rule]:
         """The rules narrow enough to grant a target."""
-        name, ip = target
+        ip = target[1]
         if not self.any or ip is None or not needs_own_entry(ip):
             return self.covering(target, port, protocol)
-        return _with_port(self._own(name, ip), port, protocol)
+        return _with_port(self._own(ip), port, protocol)
 
     def _named(self, name: str) -> list[Ports]:
         """What speaks of a host name. ``public`` does, ``private`` never."""
@@ -96,18 +104,18 @@ class HostTable:
                 found.append(ports)
         return found
 
-    def _addressed(self, name: str, ip: Number) -> list[Ports]:
+    def _addressed(self, ip: Number) -> list[Ports]:
         """What speaks of an address: itself, a network, or its class."""
-        found = self._own(name, ip) + _in_networks(self._networks, ip)
+        found = self._own(ip) + _in_networks(self._networks, ip)
         if self._words:
             word = "private" if number_is_private(ip) else "public"
             if ports := self._words.get(word):
                 found.append(ports)
         return found
 
-    def _own(self, name: str, ip: Number) -> list[Ports]:
+    def _own(self, ip: Number) -> list[Ports]:
         """What is narrow enough to speak of a link-local or metadata address."""
-        found = [ports] if (ports := self._names.get(name)) else []
+        found = [ports] if (ports := self._addresses.get(ip)) else []
         return found + _in_networks(self._own_networks, ip)
 
 

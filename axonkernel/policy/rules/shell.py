@@ -6,7 +6,7 @@ strictest verdict wins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from axonkernel.policy.commands import SimpleCommand, commands_of
 from axonkernel.policy.controls import is_control
@@ -140,8 +140,10 @@ class ShellRules:
                 strict = by if strict is None else strictest([strict, by])
         return strict or self._decision("allow", "shell.program", granted, command)
 
-    def _tables(self, program: Program) -> list[WordsRules]:
+    def _tables(self, program: Program) -> Sequence[WordsRules]:
         """The argument rules under any of a program's names."""
+        if program.bare and program.resolved is None:
+            return self._words.find(program.bare)
         names = (*program.names, *program.paths)
         return list(
             {id(table): table for name in names for table in self._words.find(name)}.values()
