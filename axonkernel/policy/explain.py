@@ -82,6 +82,8 @@ def retryable(code: str) -> bool:
 def _hint(decision: Decision, request: AnyRequest) -> str:
     if decision.verdict == "allow" or decision.code in ("internal", "request.too_complex"):
         return ""
+    if decision.rule == "builtin:host":
+        return _addition(decision, request)  # a broad grant does not bring it, its own does
     if decision.layer == "builtin" or decision.code == "request.malformed":
         return _BUILTIN.get(decision.code, "").format(quoted=json.dumps(decision.subject))
     if decision.verdict == "escalate":

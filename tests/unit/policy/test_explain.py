@@ -67,6 +67,7 @@ def test_every_rule_that_spoke_is_listed() -> None:
     [
         (Request.read("/etc/hosts"), {"fs": {"read": ["/etc/hosts"]}}),
         (Request.write("/srv/a"), {"fs": {"write": ["/srv/a"]}}),
+        (Request.read("/tmp/a"), {"fs": {"read": ["/tmp/a"]}}),
         (Request.connect("new.test:80"), {"net": {"allow": ["new.test:80"]}}),
         (Request.connect("[fd00::1]:80"), {"net": {"allow": ["[fd00::1]:80"]}}),
         (Request.connect("10.0.0.1:53/udp"), {"net": {"allow": ["10.0.0.1:53/udp"]}}),
