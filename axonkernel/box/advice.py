@@ -34,6 +34,10 @@ _NO_USERNS = Advice(
     " (in a container: docker run --security-opt seccomp=unconfined"
     " --security-opt apparmor=unconfined)",
 )
+_NO_MORE_USERNS = Advice(
+    "the limit on user namespaces is reached or 0",
+    "sudo sysctl user.max_user_namespaces=15000",
+)
 _CONTAINER = Advice(
     "a container around this process hides parts of /proc or forbids mounts",
     "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
@@ -46,13 +50,8 @@ _LINES: tuple[tuple[str, Advice], ...] = (
     ("setting up uid map: Operation not permitted", _APPARMOR),
     ("setting up gid map", _APPARMOR),
     ("loopback: Failed", _APPARMOR),
-    (
-        "No space left on device",
-        Advice(
-            "the limit on user namespaces is reached or 0",
-            "sudo sysctl user.max_user_namespaces=15000",
-        ),
-    ),
+    ("No space left on device", _NO_MORE_USERNS),
+    ("(ENOSPC)", _NO_MORE_USERNS),
     ("No permissions to creat", _NO_USERNS),
     ("Creating new namespace failed", _NO_USERNS),
     ("Can't mount proc", _CONTAINER),

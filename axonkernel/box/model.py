@@ -106,6 +106,7 @@ class BoxPlan(NamedTuple):
         posture: what the reader is told.
         warnings: lines for stderr, such as a missing read path.
         create: missing write folders to make (mode 0755) and report before the launch.
+        bare: there is no box to be had and best-effort does without (box/bare.py).
     """
 
     mounts: tuple[Mount, ...] = ()
@@ -120,6 +121,7 @@ class BoxPlan(NamedTuple):
     posture: tuple[PostureField, ...] = ()
     warnings: tuple[str, ...] = ()
     create: tuple[str, ...] = ()
+    bare: bool = False
 
 
 class Command(NamedTuple):

@@ -192,7 +192,7 @@ def _binding() -> _Transport | None:
         import nftables
 
         context = nftables.Nftables()
-    except (ImportError, OSError):
+    except (ImportError, OSError, AttributeError):  # the last: a folder left by a removal
         return None
     context.set_json_output(True)
     return context.cmd  # type: ignore[no-any-return]

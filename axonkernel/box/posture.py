@@ -28,10 +28,31 @@ def boxed(policy: Policy, plan: BoxPlan, unenforced: Container[str]) -> tuple[Po
     """
     return tuple(
         field._replace(state="unenforced", by="")
-        if field.state == "enforced" and field.field in unenforced
+        if field.state in ("enforced", "open") and field.field in unenforced
         else field
         for field in _boxed(policy, plan)
     )
+
+
+def bare(policy: Policy, *, mediated: bool) -> tuple[PostureField, ...]:
+    """The posture of best-effort where no box can be made.
+
+    Arguments:
+        mediated: whether calls still pass the mediator, as they do not under ``exec``.
+    """
+    policy = policy.closed()
+    by, note = ("mediator", "") if mediated else ("", "no box can be made here")
+    rows = [
+        PostureField(name, "open")
+        if getattr(policy, name) is None
+        else PostureField(name, "unenforced", by, note)
+        for name in ("fs", "net", "shell", "env")
+    ]
+    rows += [row._replace(state="unenforced", by=by) if row.state == "enforced" else row
+             for row in _limits(policy)]  # fmt: skip
+    if policy.tools is None:
+        return (*rows, PostureField("tools", "open"))
+    return (*rows, PostureField("tools", "mediator only" if mediated else "unenforced"))
 
 
 def mediated(policy: Policy) -> tuple[PostureField, ...]:

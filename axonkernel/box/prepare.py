@@ -13,10 +13,14 @@ from axonkernel.box import plan, posture, probe, seccomp
 from axonkernel.box.host import Ask, Host, User, survey
 from axonkernel.box.launch import needs_scope
 from axonkernel.box.model import BoxPlan
+from axonkernel.box.probe import Piece
 from axonkernel.errors import BoxError, Fault, PolicyError
 from axonkernel.policy.model import Policy
 
-__all__ = ["create", "interpreter_files", "prepare", "prepare_surveyed"]
+__all__ = ["create", "interpreter_files", "prepare", "prepare_surveyed", "without_box"]
+
+#: What going without a piece costs, where that is not a wall.
+_LOST = {"net.link": "nothing in net.allow can be reached"}
 
 
 def prepare(
@@ -46,6 +50,8 @@ def prepare_surveyed(
     run_as = _run_as(policy, owner)
     host = survey(policy, ask, os.environ if env is None else env, run_as)
     built = plan.build(policy, host, ask)
+    if "box" in unenforced:
+        return _bare(built, policy, unenforced), host
     built = _without(built, unenforced)
     unix = policy.net.unix if policy.net is not None else "box"
     code = seccomp.filter_bytes(nested_userns=policy.box.nested_userns, unix=unix)
@@ -56,13 +62,21 @@ def prepare_surveyed(
     return built, host
 
 
-def _require(policy: Policy) -> frozenset[str]:
+def without_box(policy: Policy) -> str:
+    """Why a best-effort ``policy`` goes without any box here; "" where there will be one."""
+    if policy.effective_isolation != "best-effort":
+        return ""
+    piece = probe.probe().lacking("box")
+    return "" if piece is None else _lack("no box", piece)
+
+
+def _require(policy: Policy) -> dict[str, Piece]:
     """The declared fields without a wall; refuses them unless isolation is best-effort."""
     fields = tuple(_walled_fields(policy))
     if policy.effective_isolation == "best-effort":
-        return frozenset(probe.unenforced(fields, probe.probe()))
+        return probe.unenforced(fields, probe.probe())
     probe.require(fields, probe.probe())
-    return frozenset()
+    return {}
 
 
 def _walled_fields(policy: Policy) -> Iterator[str]:
@@ -82,17 +96,34 @@ def _walled_fields(policy: Policy) -> Iterator[str]:
         yield "net.link"
 
 
-def _without(built: BoxPlan, unenforced: frozenset[str]) -> BoxPlan:
+def _bare(built: BoxPlan, policy: Policy, unenforced: Mapping[str, Piece]) -> BoxPlan:
+    """The plan where best-effort has no box at all."""
+    return BoxPlan(
+        env=built.env,
+        posture=posture.bare(policy, mediated=False),
+        warnings=(_lack("no box", unenforced["box"]),),
+        create=built.create,
+        bare=True,
+    )
+
+
+def _lack(what: str, piece: Piece) -> str:
+    return f"{what}: {piece.missing} is missing; fix: {piece.fix}"
+
+
+def _without(built: BoxPlan, unenforced: Mapping[str, Piece]) -> BoxPlan:
     """The plan less what cannot be had: best-effort runs with what there is."""
     limits = built.limits
-    if limits is not None and needs_scope(limits) and unenforced & {
-        "limits.memory", "limits.cpu", "limits.pids"
-    }:  # fmt: skip
+    capped = {"limits.memory", "limits.cpu", "limits.pids"}
+    if limits is not None and needs_scope(limits) and not capped.isdisjoint(unenforced):
         limits = limits._replace(memory_bytes=0, cpu_millicores=0, pids=0)
     net = built.net
-    if net is not None and "net.link" in unenforced:
+    if "net" in unenforced:
+        net = None
+    elif net is not None and "net.link" in unenforced:
         net = net._replace(link="none")
-    return built._replace(limits=limits, net=net)
+    lacks = tuple(_lack(_LOST.get(f, f"{f} is not held"), p) for f, p in unenforced.items())
+    return built._replace(limits=limits, net=net, warnings=(*lacks, *built.warnings))
 
 
 def _run_as(policy: Policy, owner: int | None) -> User | None:

@@ -99,9 +99,10 @@ def require(fields: Iterable[str], found: Probe) -> None:
         raise IsolationUnavailable(field, piece.missing, piece.fix)
 
 
-def unenforced(fields: Iterable[str], found: Probe) -> tuple[str, ...]:
-    """The declared fields that lack a piece, in order."""
-    return tuple(field for field in fields if found.lacking(field) is not None)
+def unenforced(fields: Iterable[str], found: Probe) -> dict[str, Piece]:
+    """The declared fields that lack a piece, in order, each with that piece."""
+    lacking = {field: found.lacking(field) for field in fields}
+    return {field: piece for field, piece in lacking.items() if piece is not None}
 
 
 def probe(*, refresh: bool = False) -> Probe:

@@ -6,8 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from axonkernel.box.launch import BoxProcess
+from typing import Protocol
 
 __all__ = ["forwarded"]
 
@@ -23,8 +22,16 @@ _FORWARDED = (
 )
 
 
+class Signalled(Protocol):
+    """What signals can be passed on to."""
+
+    def signal(self, number: int) -> None:
+        """Pass on one."""
+        ...
+
+
 @contextmanager
-def forwarded(box: BoxProcess) -> Iterator[None]:
+def forwarded(box: Signalled) -> Iterator[None]:
     """Pass the user's signals on to the program in ``box`` until the end of the block."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread has handlers; elsewhere the application decides

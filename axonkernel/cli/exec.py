@@ -9,9 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField
+
+if TYPE_CHECKING:
+    from axonkernel.box.bare import BareProcess
+    from axonkernel.box.launch import BoxProcess
 
 __all__ = ["main"]
 
@@ -116,15 +120,13 @@ def _parse(argv: list[str]) -> Options | None:
 
 
 def _run(options: Options) -> int:
-    from axonkernel.box import launch
-
     plan = _plan(options)
     if "--quiet" not in options.flags:
         _announce(plan.posture)
     for warning in plan.warnings:
         sys.stderr.write(f"axonkernel: {warning}\n")
     sys.stderr.flush()
-    box = launch.start(launch.fork_warden(), plan, Command(options.command))
+    box = _start(plan, Command(options.command))
     from axonkernel.box.signals import forwarded
 
     with forwarded(box):
@@ -136,6 +138,16 @@ def _run(options: Options) -> int:
         sys.stderr.write(f"axonkernel exec: the {result.reason} limit ended the command\n")
     _tell_status(options, plan, result)
     return result.exit_code
+
+
+def _start(plan: BoxPlan, command: Command) -> BoxProcess | BareProcess:
+    if plan.bare:
+        from axonkernel.box import bare
+
+        return bare.start(plan, command)
+    from axonkernel.box import launch
+
+    return launch.start(launch.fork_warden(), plan, command)
 
 
 def _plan(options: Options) -> BoxPlan:

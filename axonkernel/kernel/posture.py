@@ -18,11 +18,12 @@ _BOTH = "programs: a box for each call; tools and handlers in this process: the 
 
 def posture_of(policy: Policy, *, inside: bool) -> tuple[PostureField, ...]:
     """The rows for ``policy``. Nothing is claimed for this process beyond the mediator."""
-    from axonkernel.box.posture import mediated
+    from axonkernel.box.posture import bare, mediated
 
     rows = mediated(policy)
     if not needs_box(policy, inside=inside):
-        return rows
+        lacking = policy.effective_isolation == "best-effort" and not inside
+        return bare(policy, mediated=True) if lacking else rows
     return tuple(
         row._replace(by="mediator", note=_BOTH)
         if row.field in _WALLED and row.state == "mediator only"

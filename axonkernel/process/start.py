@@ -115,6 +115,10 @@ def needs_box(policy: Policy, *, inside: bool) -> bool:
     """
     if inside or policy.effective_isolation == "none":
         return False
+    if policy.effective_isolation == "best-effort":
+        from axonkernel.box.prepare import without_box
+
+        return not without_box(policy)
     return sys.platform == "linux" or policy.effective_isolation == "strict"
 
 

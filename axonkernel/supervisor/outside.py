@@ -82,7 +82,16 @@ def _wants_box(layers: tuple[tuple[str, Policy], ...]) -> bool:
     strictness = {policy.effective_isolation for _, policy in layers}
     if strictness <= {"none"}:
         return False
+    if strictness <= {"none", "best-effort"} and _without_box(layers):
+        return False
     return sys.platform == "linux" or "strict" in strictness
+
+
+def _without_box(layers: tuple[tuple[str, Policy], ...]) -> tuple[str, ...]:
+    """Why best-effort goes without a box here; () where there will be one."""
+    from axonkernel.box.prepare import without_box
+
+    return tuple(dict.fromkeys(filter(None, (without_box(policy) for _, policy in layers))))
 
 
 def _run_here(agent: Agent, layers: tuple[tuple[str, Policy], ...], request: Any) -> int:
@@ -91,7 +100,7 @@ def _run_here(agent: Agent, layers: tuple[tuple[str, Policy], ...], request: Any
 
     others = tuple(layer for layer in layers if layer[1] != agent.policy)
     with agent.kernel(layers=others, deciders=[Terminal()]) as kernel:
-        _announce(kernel.posture(), ())
+        _announce(kernel.posture(), _without_box(layers))
         try:
             _show(kernel.request_sync(request))
         except AxonError as error:

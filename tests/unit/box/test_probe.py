@@ -218,7 +218,7 @@ def lacking(name: str, *, kept: bool = False) -> Probe:
 def test_with_every_piece_nothing_is_refused() -> None:
     """The positive twin."""
     assert probe.require(NEEDS, ALL) is None
-    assert probe.unenforced(NEEDS, ALL) == ()
+    assert probe.unenforced(NEEDS, ALL) == {}
     assert ALL.complete
 
 
