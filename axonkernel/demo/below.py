@@ -166,15 +166,19 @@ def stay_behind(kernel: Kernel, scene: Scene) -> str:
     """A process in a session of its own, which writes until it is stopped."""
     path = Path(scene.project, "output", "beats")
     with open(path, "w") as beats:
-        subprocess.Popen(
-            [sys.executable, "-c", _BEAT], stdout=beats, stdin=beats, start_new_session=True
+        process = subprocess.Popen(
+            [sys.executable, "-c", _BEAT],
+            stdin=subprocess.DEVNULL,
+            stdout=beats,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
     deadline = time.monotonic() + 5
     while not path.stat().st_size:
         if time.monotonic() > deadline:
             raise Refused("it did not start")
         time.sleep(0.02)
-    return "started"
+    return str(process.pid)
 
 
 def raw_calls(kernel: Kernel, scene: Scene) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import selectors
 import socket
@@ -76,5 +77,5 @@ class Ears:
         server, name = (self._tcp, "tcp") if listener is self._tcp else (self._unix, "unix")
         connection, _ = server.accept()
         self.heard.append(name)  # before it is answered: whoever has the answer was heard
-        with connection:
+        with connection, contextlib.suppress(OSError):  # it may have hung up already
             connection.send(b"!")

@@ -185,7 +185,7 @@ def _audit(stage: Stage) -> Path:
 
 def _records(stage: Stage) -> list[dict[str, Any]]:
     path = _audit(stage)
-    return [json.loads(line) for line in path.open()] if path.exists() else []
+    return list(map(json.loads, path.read_text().splitlines())) if path.exists() else []
 
 
 def _denials(records: list[dict[str, Any]]) -> frozenset[str]:
