@@ -1,6 +1,6 @@
 """The ``axonkernel`` command: find the subcommand by its name and run only that.
 
-Nothing but ``sys`` and ``importlib`` is imported up here, since every ``axonkernel exec`` pays
+Nothing but ``os``, ``sys`` and ``importlib`` is imported up here, since every ``axonkernel exec`` pays
 for it. A subcommand is the module of its name in this package. It has either
 ``main(argv) -> int``, which reads its own arguments, or ``add_arguments(parser)`` and
 ``run(args) -> int``, driven by :mod:`axonkernel.cli.args`.
@@ -8,6 +8,7 @@ for it. A subcommand is the module of its name in this package. It has either
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -59,6 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line ``argv`` (default: the process's own); returns the exit code."""
     words = sys.argv[1:] if argv is None else argv
     name = words[0] if words else ""
+    _open_missing_streams()
     try:
         if name in COMMANDS:
             return _dispatch(name, words[1:])
@@ -69,6 +71,14 @@ def main(argv: list[str] | None = None) -> int:
         from axonkernel.cli.fault import report
 
         return report(error, command=name, launcher=name in _LAUNCHERS)
+
+
+def _open_missing_streams() -> None:
+    """/dev/null where a standard stream is closed: the next file opened would take its place."""
+    for name, flags in (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            fd = os.open(os.devnull, flags)
+            setattr(sys, name, open(fd, "r" if name == "stdin" else "w"))  # noqa: SIM115
 
 
 def _dispatch(name: str, rest: list[str]) -> int:
