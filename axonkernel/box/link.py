@@ -13,20 +13,25 @@ import shutil
 import signal
 from typing import NoReturn
 
-from axonkernel.box.linux import child_subreaper, default_signals
+from axonkernel.box.linux import bind_privately, child_subreaper, default_signals
 from axonkernel.errors import BoxError
 
 __all__ = ["Link"]
 
-_QUIET = ("--quiet", "--no-dhcp", "--no-dhcpv6", "--no-ndp", "--no-ra", "--no-map-gw")
+_QUIET = ("--quiet", "--no-dhcp", "--no-dhcpv6", "--no-ra", "--no-map-gw")
 #: No port is forwarded either way.
 _CLOSED = ("-t", "none", "-u", "none", "-T", "none", "-U", "none")
 
 
 class Link:
-    """The warden's handle on the keeper of one link. Make it before entering the box."""
+    """The warden's handle on the keeper of one link. Make it before entering the box.
 
-    def __init__(self, kind: str) -> None:
+    Arguments:
+        kind: as in ``net.link``.
+        foreign: whether the box's namespaces belong to another user than this one.
+    """
+
+    def __init__(self, kind: str, *, foreign: bool = False) -> None:
         if kind != "pasta":
             raise BoxError("link", f'net.link = "{kind}" is not available; use "pasta"')
         order_read, self._order = os.pipe()
@@ -35,7 +40,7 @@ class Link:
         if self._pid == 0:
             os.close(self._order)
             os.close(self._answer)
-            _keep(order_read, answer_write)
+            _keep(order_read, answer_write, foreign)
         os.close(order_read)
         os.close(answer_write)
 
@@ -57,14 +62,14 @@ class Link:
             os.waitpid(self._pid, 0)
 
 
-def _keep(orders: int, answer: int) -> NoReturn:
+def _keep(orders: int, answer: int, foreign: bool) -> NoReturn:
     """Start pasta when a pid arrives; kill it at the end of ``orders``."""
     code = 1
     try:
         child_subreaper()  # pasta goes to the background; it becomes a child of ours
         target = os.read(orders, 64).decode()
         if target:
-            os.write(answer, (_start(target) or "up").encode() + b"\0")
+            os.write(answer, (_start(_namespace(target, foreign)) or "up").encode() + b"\0")
             os.read(orders, 1)
         code = 0
     except OSError as error:
@@ -74,13 +79,22 @@ def _keep(orders: int, answer: int) -> NoReturn:
         os._exit(code)
 
 
-def _start(target: str) -> str:
-    """Run pasta for the namespace of ``target``; "" when it is up, else what it said."""
+def _namespace(target: str, foreign: bool) -> tuple[str, ...]:
+    """The words that name the network of process ``target`` to pasta."""
+    if not foreign:
+        return (target,)
+    # pasta gives up the right to look into other users' processes before it opens this, and
+    # root needs no user namespace to join a network.
+    return ("--netns-only", "--netns", bind_privately(f"/proc/{target}/ns/net", "net"))
+
+
+def _start(namespace: tuple[str, ...]) -> str:
+    """Run pasta for a network namespace; "" when it is up, else what it said."""
     program = shutil.which("pasta", path="/usr/bin:/bin:/usr/local/bin")
     if program is None:
         return "not installed; fix: apt-get install passt"
     as_root = ("--runas", "0:0") if os.getuid() == 0 else ()
-    argv = [program, "--config-net", *_QUIET, *_CLOSED, *as_root, "-P", "/dev/null", target]
+    argv = [program, "--config-net", *_QUIET, *_CLOSED, *as_root, "-P", "/dev/null", *namespace]
     said_read, said_write = os.pipe()
     pid = os.fork()
     if pid == 0:

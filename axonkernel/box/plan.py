@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator
+from ipaddress import ip_network
 from typing import Literal
 
 from axonkernel.box.host import Ask, Entry, Host
 from axonkernel.box.model import BoxPlan, LimitsPlan, Mount, NetPlan
 from axonkernel.policy.environ import QUIET, environment
+from axonkernel.policy.hosts import granted_parts
 from axonkernel.policy.match import parse_destination
 from axonkernel.policy.model import NetPolicy, Policy
 
@@ -249,7 +251,7 @@ def net_plan(net: NetPolicy) -> NetPlan:
     """The literal destinations of a policy; names need the warden's resolver."""
     if net.allow is True:
         return NetPlan(deny=_literals(net.deny), open=True, link=net.link, refuse=net.refuse)
-    allow = _literals(net.allow)
+    allow = tuple(_granted(_literals(net.allow)))
     link = net.link if allow else "none"
     return NetPlan(allow=allow, deny=_literals(net.deny), link=link, refuse=net.refuse)
 
@@ -261,6 +263,16 @@ def _literals(entries: Iterable[str]) -> tuple[tuple[str, str, str], ...]:
         for d in destinations
         if d.kind in ("ip", "cidr")
     )
+
+
+def _granted(triples: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
+    """A broad entry grants no link-local or metadata address, as in a decision."""
+    for host, protocol, ports in triples:
+        if "/" not in host:
+            yield host, protocol, ports
+            continue
+        for part in granted_parts(ip_network(host)):
+            yield str(part), protocol, ports
 
 
 def _limits(policy: Policy) -> LimitsPlan | None:

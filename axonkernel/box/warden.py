@@ -39,6 +39,7 @@ __all__ = ["serve"]
 
 #: How often the memory counters are looked at while a scope holds the box (seconds).
 _COUNTERS_EVERY_S = 0.2
+_MAP_WITHIN_S = 5.0
 #: What the launch itself answers with when nothing ran, as env(1) and `docker run` do.
 _EXIT_CODES = {NOT_FOUND: 127, NOT_EXECUTABLE: 126}
 
@@ -77,7 +78,7 @@ class _Warden:
             if scope:
                 self.parked = _park()
             if self.plan.net is not None and self.plan.net.link != "none":
-                self.link = Link(self.plan.net.link)
+                self.link = Link(self.plan.net.link, foreign=self.plan.run_as is not None)
             self.bwrap = spawn(program, self.plan, self.command, given)
             stage = "mounts"
             self.init = _child_pid(self.bwrap.status)
@@ -107,6 +108,7 @@ class _Warden:
         set_namespace(network, CLONE_NEWNET)
         os.close(network)
         os.close(owner)
+        _wait_for_uid()
         nft.load(nft.ruleset(self.plan.net))
         if self.link is not None:
             self.link.up(os.getpid())  # after the table: there is no moment without it
@@ -234,6 +236,20 @@ class _Warden:
             os.waitpid(self.parked, 0)
         with contextlib.suppress(ChannelClosed):
             self.control.send({"event": "ended", "result": list(result)})
+
+
+def _wait_for_uid() -> None:
+    """Until bwrap has written the uid map: a program started as nobody has no capability."""
+    deadline_s = time.monotonic() + _MAP_WITHIN_S
+    while not _uid_map():
+        if time.monotonic() > deadline_s:
+            raise BoxError("table", "bwrap wrote no uid map")
+        time.sleep(0.0002)
+
+
+def _uid_map() -> str:
+    with open("/proc/self/uid_map", encoding="ascii") as file:
+        return file.read()
 
 
 def _park() -> int:

@@ -8,6 +8,7 @@ its answers differ between Python releases.
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_right
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
@@ -80,6 +81,13 @@ _PLAIN = IPv6Network("::/127")
 
 _MAPPED = 0xFFFF
 _NAT64 = 0x64FF9B << 64
+#: _OWN_ENTRY's IPv4 networks inside NAT64 and 6to4.
+_OWN_WRAPPED = tuple(
+    IPv6Network((base | int(network.network_address) << shift, length + network.prefixlen))
+    for network in _OWN_ENTRY
+    if isinstance(network, IPv4Network)
+    for base, shift, length in ((_NAT64 << 32, 0, 96), (0x2002 << 112, 80, 16))
+)
 _LOW_32 = (1 << 32) - 1
 
 
@@ -212,6 +220,31 @@ def network_needs_own_entry(network: Network) -> bool:
     return any(first <= low and high <= last for first, last in _OWN_SPANS[network.version])
 
 
+def granted_parts(network: Network) -> tuple[Network, ...]:
+    """What a network grants: all of it, less what :func:`needs_own_entry`.
+
+    The same addresses inside NAT64 and 6to4 networks are left out as well.
+    """
+    if network_needs_own_entry(network):
+        return (network,)
+    parts = [network]
+    for hole in (*_OWN_ENTRY, *_OWN_WRAPPED):
+        parts = [piece for part in parts for piece in _less(part, hole)]
+    return tuple(parts)
+
+
+def _less(network: Network, hole: Network) -> list[Network]:
+    if isinstance(network, IPv4Network) and isinstance(hole, IPv4Network):
+        if not network.overlaps(hole):
+            return [network]
+        return [] if network.subnet_of(hole) else [*network.address_exclude(hole)]
+    if isinstance(network, IPv6Network) and isinstance(hole, IPv6Network):
+        if not network.overlaps(hole):
+            return [network]
+        return [] if network.subnet_of(hole) else [*network.address_exclude(hole)]
+    return [network]
+
+
 def parse_ipv6(text: str) -> IPv6Address:
     """An IPv6 address in any spelling. Raises ValueError, also for zone ids."""
     if "%" in text:
@@ -238,10 +271,18 @@ def _a_labels(text: str) -> str:
 
 
 def _a_label(label: str, text: str) -> str:
+    """One label by IDNA 2008. Nothing is mapped but case and composition: what only turns
+    into a name by mapping is another spelling that a reader takes for that name."""
+    # Loaded here: only foreign names need its tables.
+    import idna
+
+    folded = unicodedata.normalize("NFC", label.lower())
+    plain = unicodedata.normalize("NFKC", folded)
+    if plain.isascii():
+        raise ValueError(f"{text!r} has a look-alike of {plain!r}; write {plain!r}")
     try:
-        mapped = label.encode("idna").decode("ascii")
+        if len(folded) > 63:
+            raise idna.IDNAError("a label is too long")
+        return idna.alabel(folded).decode("ascii")
     except UnicodeError:
         raise ValueError(f"{text!r} is not a host name") from None
-    if not mapped.startswith("xn--"):
-        raise ValueError(f"{text!r} has a look-alike of {mapped!r}; write {mapped!r}")
-    return mapped
