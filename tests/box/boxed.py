@@ -54,6 +54,7 @@ class Boxed:
 
     def __init__(self, root: Path, cache: Path) -> None:
         self.root = root
+        self.prefix: Sequence[str] = ()
         self.project = root / "project"
         self.home = root / "home"
         for folder in (self.project, self.home, root / "state"):
@@ -78,21 +79,21 @@ class Boxed:
         input: bytes = b"",
         timeout_s: float = TIMEOUT_S,
         pass_fds: Sequence[int] = (),
-        prefix: Sequence[str] = (),
+        prefix: Sequence[str] | None = None,
     ) -> Run:
         """Run a command in a box with ``options`` as grants, to its end.
 
         Arguments:
             env: added to the supervisor's environment.
             pass_fds: descriptors the supervisor inherits as well.
-            prefix: words in front, such as ``nsenter ...``.
+            prefix: words in front, such as ``nsenter ...``; ``self.prefix`` when None.
 
         Raises subprocess.TimeoutExpired; everything started is killed then.
         """
         read, write = os.pipe()
         argv = command_line(*options, "--json-status", str(write), command=command)
         process = subprocess.Popen(
-            [*prefix, *argv],
+            [*(self.prefix if prefix is None else prefix), *argv],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
