@@ -80,8 +80,8 @@ def project(tmp_path: Path) -> Project:
 
 
 def run(python: Path, project: Project, code: str) -> Ended:
-    loaded = "\nimport sys, json\nprint(json.dumps(sorted(m.partition('.')[0] for m in sys.modules)))"
-    return project.run([python, "-c", code + loaded])
+    tops = "sorted(name.partition('.')[0] for name in sys.modules)"
+    return project.run([python, "-c", f"{code}\nimport sys, json\nprint(json.dumps({tops}))"])
 
 
 def test_the_environment_is_bare(python: Path, project: Project) -> None:
