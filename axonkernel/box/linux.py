@@ -13,6 +13,7 @@ from typing import Any
 __all__ = [
     "CLONE_NEWNET",
     "CLONE_NEWUSER",
+    "bind_privately",
     "child_subreaper",
     "close_on_exec_from",
     "default_signals",
@@ -25,9 +26,11 @@ __all__ = [
     "syscall",
 ]
 
+_CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 
+_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _NS_GET_USERNS = 0xB701
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -64,6 +67,25 @@ def set_namespace(fd: int, kind: int) -> None:
 def owning_user_namespace(fd: int) -> int:
     """A descriptor of the user namespace that owns the namespace behind ``fd``."""
     return _checked(_libc.ioctl(fd, ctypes.c_ulong(_NS_GET_USERNS)), "NS_GET_USERNS")
+
+
+def bind_privately(source: str, name: str) -> str:
+    """Give a file the path ``/tmp/NAME``, for this process and its children alone.
+
+    They get a mount namespace of their own, with an empty /tmp. Needs CAP_SYS_ADMIN.
+    """
+    target = f"/tmp/{name}"
+    _checked(_libc.unshare(_CLONE_NEWNS), "unshare")
+    _mount(b"none", "/", None, _MS_REC | _MS_PRIVATE)
+    _mount(b"axonkernel", "/tmp", b"tmpfs", 0)
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    _mount(os.fsencode(source), target, None, _MS_BIND)
+    return target
+
+
+def _mount(source: bytes, target: str, kind: bytes | None, flags: int) -> None:
+    result = _libc.mount(source, os.fsencode(target), kind, ctypes.c_ulong(flags), None)
+    _checked(result, f"mount {target}")
 
 
 def ptrace(request: int, pid: int, address: int = 0, data: int = 0) -> int:
