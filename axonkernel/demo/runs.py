@@ -97,7 +97,7 @@ def run_agent(stage: Stage, skip: list[str], progress: Callable[[Attempt], None]
         tuple(tuple(row) for row in started[0]) if started else (),
         _denials(records),
         tuple(f"{address}:{port}/{protocol}" for address, protocol, port in packets),
-        not verify(_audit(stage)),
+        bool(records) and not verify(_audit(stage)),
         complaint.read_text(),
     )
 
@@ -120,8 +120,11 @@ def run_mediator(stage: Stage, skip: list[str], progress: Callable[[Attempt], No
     return Run(heard, posture, _denials(records), (), not verify(audit), "")
 
 
-def run_limit(stage: Stage, attempt: Attempt) -> Heard:
-    """Let a program run into a limit, in a box of its own made by ``axonkernel exec``."""
+def run_limit(stage: Stage, attempt: Attempt) -> tuple[Heard | None, str]:
+    """Let a program run into a limit, in a box of its own made by ``axonkernel exec``.
+
+    Returns what was heard, None when the program never ran, and what was said on stderr.
+    """
     limit, code = _LIMITS[attempt.key]
     read, write = os.pipe()
     words = ["-m", "axonkernel", "exec", "--limit", limit, "--quiet", "--json-status", str(write)]
@@ -132,9 +135,9 @@ def run_limit(stage: Stage, attempt: Attempt) -> Heard:
             assert process.stdout is not None
             said = process.stdout.read()
         status = json.loads(end.read() or "{}")
-    if not status or status["reason"] == "launch":
-        return Heard(attempt.key, False, f"no box: {complaint.read_text().strip()}", "survived")
-    return Heard(attempt.key, "survived" in said, _ending(attempt.key, said, status), said)
+    if not said:
+        return None, complaint.read_text()
+    return Heard(attempt.key, "survived" in said, _ending(attempt.key, said, status), said), ""
 
 
 def _ending(key: str, said: str, status: dict[str, Any]) -> str:

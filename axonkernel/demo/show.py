@@ -68,20 +68,25 @@ def show(progress: Progress) -> Shown:
     found = probe(refresh=True)
     fixes = {attempt.key: _fix(attempt, found) for attempt in (*ATTEMPTS, *LIMITS)}
     progress("building a project with a secret in it")
-    with Stage() as stage:
-        run = _agent(stage, found, [key for key, fix in fixes.items() if fix], progress)
+    boxed = found.lacking("box") is None
+    with Stage(boxed=boxed) as stage:
+        run = _agent(stage, boxed, [key for key, fix in fixes.items() if fix], progress)
         # What is seen outside is seen after the box has ended, when nothing can change any more.
         rows = [judge(a, stage, run, run.heard.get(a.key), fixes[a.key]) for a in ATTEMPTS]
+        complaints = [run.complaint]
         for attempt in LIMITS:
             progress(attempt.text)
-            heard = None if fixes[attempt.key] else run_limit(stage, attempt)
+            heard, complaint = None, ""
+            if not fixes[attempt.key]:
+                heard, complaint = run_limit(stage, attempt)
+            complaints.append(complaint)
             rows.append(judge(attempt, stage, run, heard, fixes[attempt.key]))
     rows.sort(key=lambda row: list(WALLS).index(row.wall))
     states = walls(rows, run)
-    return Shown(run.posture, tuple(rows), states, run.refused, run.intact, run.complaint)
+    return Shown(run.posture, tuple(rows), states, run.refused, run.intact, "".join(complaints))
 
 
-def _agent(stage: Stage, found: Probe, skip: list[str], progress: Progress) -> Run:
+def _agent(stage: Stage, boxed: bool, skip: list[str], progress: Progress) -> Run:
     done = 0
 
     def heard(attempt: Attempt) -> None:
@@ -89,7 +94,7 @@ def _agent(stage: Stage, found: Probe, skip: list[str], progress: Progress) -> R
         done += 1
         progress(f"{done} of {len(ATTEMPTS)}  {attempt.wall}: {attempt.text}")
 
-    make = run_agent if found.lacking("box") is None else run_mediator
+    make = run_agent if boxed else run_mediator
     return make(stage, skip, heard)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from axonkernel.demo.scene import Scene
 __all__ = ["Stage"]
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+_NOBODY = 65534
 _VICTIM = "import time; time.sleep(300)"
 _SOURCE = 'def add(a: int, b: int) -> int:\n    """The sum of two numbers."""\n    return a + b\n'
 #: Programs that most machines have; the agent tries those that this one has.
@@ -26,6 +28,9 @@ _PROGRAMS = ("curl", "wget", "perl", "apt-get", "nft", "bash", "ssh", "mount")
 
 class Stage:
     """Made on entry and gone on exit, whatever happened in between.
+
+    Arguments:
+        boxed: whether the agent will be in a box, where root can make it somebody else.
 
     Attributes:
         project: what the agent works in.
@@ -38,7 +43,8 @@ class Stage:
         ears: listeners of the host.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, boxed: bool = True) -> None:
+        self._boxed = boxed
         self.secret = f"password-{secrets.token_hex(8)}"
         self.key_name = f"id_{secrets.token_hex(8)}"
         self.api_key = f"key-{secrets.token_hex(8)}"
@@ -91,6 +97,8 @@ class Stage:
             made.mkdir(parents=True)
         self._fill_home()
         self._fill_project()
+        if self._boxed and os.geteuid() == 0:
+            self._give_away(root)
         self.environment = self._environment(root)
         self.victim = self._start_victim()
         self.ears = Ears()
@@ -117,6 +125,17 @@ class Stage:
         self._git("push", "--quiet", "origin", "main")
         self.remote_before = self.remote_head()
         self._git("commit", "--quiet", "--amend", "--message", "first version, rewritten")
+
+    def _give_away(self, root: Path) -> None:
+        """Under root an agent runs as the owner of its file, who shall not be root."""
+        root.chmod(0o711)
+        # What lies in a folder of root's own could not be mounted for anybody else.
+        needed = (str(self.project), _PACKAGE_ROOT, sys.executable, sys.prefix)
+        if not all(map(_open_to_all, needed)):
+            return
+        for folder, _, files in os.walk(self.project):
+            for path in (folder, *(f"{folder}/{name}" for name in files)):
+                os.chown(path, _NOBODY, _NOBODY, follow_symlinks=False)
 
     def _environment(self, root: Path) -> dict[str, str]:
         # Everything that would be kept of a run is kept in the folder that goes away.
@@ -149,8 +168,16 @@ class Stage:
         names = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
                  for what, value in author.items()}  # fmt: skip
         env = {"PATH": os.environ.get("PATH", os.defpath), "GIT_CONFIG_GLOBAL": os.devnull,
-               "GIT_CONFIG_NOSYSTEM": "1", "HOME": str(self.home), **names}  # fmt: skip
+               "GIT_CONFIG_NOSYSTEM": "1", "HOME": str(self.home), **names,
+               # Under root the project belongs to somebody else, whom git would not trust.
+               "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory",
+               "GIT_CONFIG_VALUE_0": "*"}  # fmt: skip
         done = subprocess.run(
             ["git", *words], cwd=folder or self.project, env=env, capture_output=True, text=True
         )
         return done.stdout.strip()
+
+
+def _open_to_all(path: str) -> bool:
+    real = Path(os.path.realpath(path))
+    return all(folder.stat().st_mode & stat.S_IXOTH for folder in real.parents)

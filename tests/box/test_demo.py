@@ -38,7 +38,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    with Stage() as stage:
+    with Stage(boxed=False) as stage:
         yield stage
 
 
