@@ -25,10 +25,17 @@ def implied_grants(policy: Policy, env: Mapping[str, str]) -> BoxGrants:
         env: the supervisor's environment, for PATH.
     """
     # Its grants change nothing here, and expanding their patterns would walk whole trees.
+    fs = policy.closed().fs
     bare = evolve(policy.closed(), fs=FsPolicy())
     host = survey(bare, Ask("agent", "/", read=interpreter_files()), env, None)
-    private = ("/tmp", "/dev/shm", host.user.home)
-    return BoxGrants(write=private, read=tuple(sorted({*_floor(host), *_programs(bare, host)})))
+    granted = (*fs.read, *fs.write, *fs.unsafe) if fs is not None else ()
+    # The home is the host's own where the whole tree is.
+    home = () if fs is None or "/" in granted else (host.user.home,)
+    return BoxGrants(
+        write=("/tmp", "/dev/shm", *home),
+        read=tuple(sorted({*_floor(host), *_programs(bare, host)})),
+        host=granted,
+    )
 
 
 def _floor(host: Host) -> Iterator[str]:

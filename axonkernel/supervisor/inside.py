@@ -93,7 +93,7 @@ def _kernel(hello: dict[str, Any], agent: Agent, link: Link) -> Kernel:
         audit=RemoteAudit(link),
         asker=RemoteAsker(link),
         cwd=agent.base if os.path.isdir(agent.base) else os.getcwd(),
-        boxed=BoxGrants(tuple(hello["grants"]["write"]), tuple(hello["grants"]["read"])),
+        boxed=BoxGrants(**{name: tuple(paths) for name, paths in hello["grants"].items()}),
         posture=tuple(PostureField(*row) for row in hello["posture"]),
     )
 

@@ -8,7 +8,7 @@ import sys
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import asdict, evolve, frozen
 
 from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField
 from axonkernel.errors import AxonError, BoxError
@@ -143,8 +143,6 @@ def supervise(job: Job) -> int:
 
 def _completed(job: Job, name: str, policy: Policy) -> tuple[str, Policy]:
     """A policy with what depends on this machine: links resolved, protected files named."""
-    from attrs import evolve
-
     from axonkernel.paths import canonical_policy, default_protect, loaded_files
 
     policy = canonical_policy(policy.closed())
@@ -183,7 +181,7 @@ def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan,
         "words": job.words,
         "run_name": "__main__" if job.as_script else "axon_config",
         "layers": [(name, unparse(policy)) for name, policy in layers],
-        "grants": {"write": grants.write, "read": (*grants.read, job.entry)},
+        "grants": asdict(evolve(grants, read=(*grants.read, job.entry))),
         "posture": plan.posture,
     }
     return plan, hello
@@ -192,7 +190,7 @@ def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan,
 def _grants(hello: dict[str, Any]) -> BoxGrants:
     from axonkernel.policy.decide import BoxGrants
 
-    return BoxGrants(tuple(hello["grants"]["write"]), tuple(hello["grants"]["read"]))
+    return BoxGrants(**{name: tuple(paths) for name, paths in hello["grants"].items()})
 
 
 def _announce(posture: tuple[PostureField, ...], warnings: tuple[str, ...]) -> None:

@@ -33,10 +33,13 @@ class BoxGrants:
 
     Arguments:
         write, read: absolute paths, each with everything below it.
+        host: what the box's own policy grants of the host. Below a private folder (a project
+            in the home) it is not private: a narrower layer that is silent closes it.
     """
 
     write: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
 
 
 class Entry(NamedTuple):
@@ -60,6 +63,7 @@ class FsRules:
         self._unsafe = frozenset(fs.unsafe)
         self.entries: dict[str, Entry] = {}
         self._add_policy(fs, protect)
+        self._end_private(boxed.host if boxed else ())
         for path in boxed.write if boxed else ():
             self._add(Rule(0, "box", path), path, WRITE, "box")
         for path in boxed.read if boxed else ():
@@ -85,6 +89,16 @@ class FsRules:
     def _grant(self, name: str, paths: tuple[str, ...], level: int) -> None:
         for rule in rules(f"$.fs.{name}", paths):
             self._add(rule, rule.text, level, self._layer)
+
+    def _end_private(self, paths: Iterable[str]) -> None:
+        """At each path the policy's own word counts again, whatever the box grants above it."""
+        found = [(path, *self._nearest(path)) for path in paths]
+        for path, entry, _, protected in found:
+            if entry is None or entry.level is None:
+                self._add(Rule(0, "box", path), path, NONE, "box")
+            else:
+                level = READ if protected and entry.level == WRITE else entry.level
+                self._add(entry.rule, path, level, entry.layer)
 
     def _add(self, rule: Rule, path: str, level: int, layer: str) -> None:
         """The first word about a path stays, so the order of calls is the precedence."""

@@ -201,6 +201,22 @@ def test_a_box_grants_its_private_folders() -> None:
     assert not reads(unboxed, "/usr/lib/x.so")
 
 
+def test_what_the_box_has_of_the_host_is_not_private() -> None:
+    """A project below the private home is granted by policies alone: a layer that is silent
+    about it closes it, one that grants around it opens it, and the home stays private."""
+    boxed = BoxGrants(write=("/home/me",), read=("/home/me/p/.venv",), host=("/home/me/p/src",))
+    closed = rules(boxed, read=("/srv",))
+    assert not reads(closed, "/home/me/p/src/a")
+    assert writes(closed, "/home/me/.cache/x") and reads(closed, "/home/me/p/.venv/bin/x")
+    around = rules(boxed, read=("/home",))
+    assert reads(around, "/home/me/p/src/a") and not writes(around, "/home/me/p/src/a")
+    assert writes(around, "/home/me/.cache/x")
+    guarded = rules(boxed, write=("/home",), protect=("/home/me/p",))
+    assert reads(guarded, "/home/me/p/src/a") and not writes(guarded, "/home/me/p/src/a")
+    same = rules(boxed, write=("/home/me/p/src",))
+    assert writes(same, "/home/me/p/src/a")
+
+
 def test_a_deny_holds_in_a_private_folder_too() -> None:
     """What the policy denies is denied, whose folder it may be."""
     ruleset = rules(BoxGrants(write=("/tmp",)), deny=("/tmp/x", "/tmp/**/*.key"))
