@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from axonkernel.policy.model import Policy
     from axonkernel.policy.request import Decision, Request
     from axonkernel.process import ProcessResult
-    from axonkernel.tools import Argv, Host, Plain, ReadPath, Secret, WritePath
+    from axonkernel.tools import Argv, Host, Plain, ReadPath, Secret, Url, WritePath
 
 __version__ = "0.1.0"
 
@@ -56,6 +56,7 @@ __all__ = [
     "Request",
     "Secret",
     "ToolError",
+    "Url",
     "WritePath",
     "__version__",
     "define_agent",
@@ -81,7 +82,7 @@ _HOMES = {
     "policy.model": ("Policy",),
     "policy.request": ("Decision", "Request"),
     "process": ("ProcessResult",),
-    "tools": ("Argv", "Host", "Plain", "ReadPath", "Secret", "WritePath"),
+    "tools": ("Argv", "Host", "Plain", "ReadPath", "Secret", "Url", "WritePath"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -32,7 +32,8 @@ def request_fields(request: AnyRequest) -> dict[str, Any]:
     if isinstance(request, ShellRequest):
         return {"shell": request.line, "cwd": request.cwd}
     if isinstance(request, ConnectRequest):
-        return {"connect": [request.host, request.port, request.protocol]}
+        connect = {"connect": [request.host, request.port, request.protocol]}
+        return connect if request.address is None else {**connect, "address": request.address}
     if isinstance(request, EnvRequest):
         return {"env": request.name}
     return {"tool": request.name, "args": _arguments(request.args)}

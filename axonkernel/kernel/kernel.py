@@ -131,6 +131,16 @@ class Kernel:
         """:meth:`check` for a request that is canonical already."""
         return self._scope().decide(request)
 
+    async def require(self, request: AnyRequest) -> None:
+        """Return when ``request`` may run here and now; recorded, and asked about where the
+        policy says so. For tools that learn what they touch only while they run, such as
+        where a redirect leads.
+
+        Raises:
+            PolicyDenied, EscalationDenied: it may not.
+        """
+        await self._core.mediator.require(self._core.canonical(request), self._scope())
+
     def explain(self, request: AnyRequest) -> Explanation:
         """Why ``request`` is decided as it is; for the operator, never for the agent."""
         from axonkernel.policy.explain import explain

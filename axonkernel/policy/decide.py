@@ -32,6 +32,7 @@ from axonkernel.policy.rules.fs import BoxGrants, FsRules
 from axonkernel.policy.rules.net import NetRules, canonical_target
 from axonkernel.policy.rules.shell import STANDARD_PATH, ShellRules
 from axonkernel.policy.rules.tools import ToolsRules
+from axonkernel.policy.url import parse_url
 from axonkernel.policy.wellformed import (
     LONGEST_PATH,
     MOST_TEXT,
@@ -136,13 +137,17 @@ class Ruleset:
     def _connect(self, request: ConnectRequest) -> Decision:
         try:
             target = canonical_target(request.host)
+            pinned = None if request.address is None else canonical_target(request.address)
         except ValueError as error:
             return malformed(request.host[:300], str(error)[:600])
         if not 1 <= request.port <= 65535 or request.protocol not in ("tcp", "udp"):
             return malformed(request.host, "a port is 1 to 65535, a protocol tcp or udp")
         if self.net is None:
             return _open("net.host", "$.net", request.host)
-        return self.net.judge(request, target)
+        decision = self.net.judge(request, target)
+        if pinned is not None and decision.verdict != "deny":
+            return self.net.judge_address(request, pinned) or decision
+        return decision
 
     def _process(self, request: ProcessRequest) -> Decision:
         if fault := argv_fault(request):
@@ -248,3 +253,14 @@ def _subject_requests(subjects: tuple[Subject, ...]) -> Iterator[AnyRequest]:
             yield PathRequest(value, write=subject.kind == "write")
         elif isinstance(value, str) and subject.kind == "host":
             yield Request.connect(value)
+        elif isinstance(value, str) and subject.kind == "url":
+            yield _url_request(value)
+
+
+def _url_request(text: str) -> ConnectRequest:
+    """What a URL connects to; one that is not well formed keeps a port that nothing allows."""
+    try:
+        url = parse_url(text)
+    except ValueError:
+        return ConnectRequest(text, 0)
+    return ConnectRequest(url.host, url.port)

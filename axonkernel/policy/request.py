@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Argv = tuple[str, ...]
-SubjectKind = Literal["read", "write", "host", "argv", "secret"]
+SubjectKind = Literal["read", "write", "host", "url", "argv", "secret"]
 
 #: The closed list of decision codes and what each is about.
 CODES: Mapping[str, str] = {
@@ -141,11 +141,17 @@ class PathRequest:
 
 @frozen
 class ConnectRequest:
-    """A destination to reach: a host name or literal address, a port, a protocol."""
+    """A destination to reach: a host name or literal address, a port, a protocol.
+
+    Arguments:
+        address: what the name was resolved to, once that is known. A granted name brings no
+            private address, and no address that is denied.
+    """
 
     host: str
     port: int
     protocol: Literal["tcp", "udp"] = "tcp"
+    address: str | None = None
 
     @property
     def action(self) -> str:
@@ -167,9 +173,7 @@ class EnvRequest:
         return f"env {self.name}"
 
 
-AnyRequest = (
-    ToolRequest | ProcessRequest | ShellRequest | PathRequest | ConnectRequest | EnvRequest
-)
+AnyRequest = ToolRequest | ProcessRequest | ShellRequest | PathRequest | ConnectRequest | EnvRequest
 
 
 @frozen
@@ -261,12 +265,11 @@ class Request:
         else:
             host, _, port = rest.partition(":")
         number = int(port) if port.isascii() and port.isdigit() and len(port) < 7 else -1
-        return ConnectRequest(host, 443 if port == "" else number,
-                              "udp" if protocol == "udp" else "tcp")
+        return ConnectRequest(
+            host, 443 if port == "" else number, "udp" if protocol == "udp" else "tcp"
+        )
 
     @staticmethod
     def env(name: str) -> EnvRequest:
         """An environment variable by name."""
         return EnvRequest(name)
-
-

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from axonkernel.tools import files, search
+from axonkernel.tools.fetch import Fetcher
 from axonkernel.tools.registry import ToolRegistry
-from axonkernel.tools.subjects import Argv, Host, Plain, ReadPath, Secret, WritePath
+from axonkernel.tools.subjects import Argv, Host, Plain, ReadPath, Secret, Url, WritePath
 from axonkernel.tools.tool import Tool, tool_from
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Secret",
     "Tool",
     "ToolRegistry",
+    "Url",
     "WritePath",
     "builtin_tools",
     "tool_from",
@@ -31,4 +33,5 @@ def builtin_tools() -> ToolRegistry:
     registry.register("fs.list", search.list_folder)
     registry.register("fs.glob", search.glob)
     registry.register("fs.grep", search.grep)
+    registry.register("http.fetch", Fetcher().fetch)
     return registry

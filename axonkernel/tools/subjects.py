@@ -6,7 +6,17 @@ from typing import Final
 
 from axonkernel.policy.request import SubjectKind
 
-__all__ = ["Argv", "Host", "Plain", "ReadPath", "Secret", "SubjectType", "WriteEntry", "WritePath"]
+__all__ = [
+    "Argv",
+    "Host",
+    "Plain",
+    "ReadPath",
+    "Secret",
+    "SubjectType",
+    "Url",
+    "WriteEntry",
+    "WritePath",
+]
 
 
 class SubjectType:
@@ -37,6 +47,10 @@ WriteEntry: Final = SubjectType("WriteEntry", "write", follow=False)
 
 #: A destination the tool connects to, as ``host:port``.
 Host: Final = SubjectType("Host", "host")
+
+#: A web address the tool fetches. The tool gets it in its one spelling; rules are asked about
+#: its host and port, and patterns are compared with all of it.
+Url: Final = SubjectType("Url", "url")
 
 #: The words of a program the tool runs: a list, or a line that needs no shell.
 Argv: Final = SubjectType("Argv", "argv")

@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from attrs import frozen
@@ -16,6 +16,7 @@ from axonkernel.errors import Fault, PolicyError, ToolError
 from axonkernel.paths import resolve, resolve_entry
 from axonkernel.policy.match import needs_shell, split_words
 from axonkernel.policy.request import Request, Subject, ToolRequest
+from axonkernel.policy.url import parse_url
 from axonkernel.tools.subjects import SubjectType
 
 __all__ = ["BoundCall", "Tool", "tool_from"]
@@ -101,6 +102,10 @@ class Tool:
             if isinstance(value, (list, tuple)):
                 return [follow(self._text(name, each), cwd) for each in value]
             return follow(self._text(name, value), cwd)
+        if kind.kind == "url":
+            texts = [self._text(name, each) for each in _listed(value)]
+            urls = [_one_spelling(each) for each in texts]
+            return urls if isinstance(value, (list, tuple)) else urls[0]
         if isinstance(value, (list, tuple)):
             return [self._text(name, each) for each in value]
         text = self._text(name, value)
@@ -181,8 +186,20 @@ def _subjects(kind: SubjectType, value: Any) -> Iterator[Subject]:
     if kind.kind == "argv":
         yield Subject("argv", tuple(value) if isinstance(value, list) else split_words(value))
         return
-    for each in value if isinstance(value, list) else [value]:
+    for each in _listed(value):
         yield Subject(kind.kind, each)
+
+
+def _listed(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
+def _one_spelling(text: str) -> str:
+    """A URL as it will be judged and fetched; one that is not well formed is left to be denied."""
+    try:
+        return str(parse_url(text))
+    except ValueError:
+        return text
 
 
 def _frozen(value: Any) -> Any:

@@ -156,6 +156,22 @@ class NetRules:
             return Decision("allow", "net.host", min(granted).path, self._layer, subject)
         return self._uncovered(target, subject)
 
+    def judge_address(self, request: ConnectRequest, address: Target) -> Decision | None:
+        """The denial of an address that a granted name was resolved to, or None.
+
+        A private one needs its own grant, and a denied one stays denied.
+        """
+        port, protocol = request.port, request.protocol
+        subject = f"{address[0]}:{port}"
+        if denied := self._deny.covering(address, port, protocol):
+            return Decision("deny", "net.host", min(denied).path, self._layer, subject)
+        ip = address[1]
+        if ip is not None and not number_is_private(ip):
+            return None
+        if self._granted(address, port, protocol):
+            return None
+        return self._uncovered(address, subject)
+
     def _granted(self, target: Target, port: int, protocol: str) -> list[Rule]:
         return [_OPEN] if self._open else self.allow.granting(target, port, protocol)
 

@@ -207,10 +207,14 @@ def test_arguments_that_do_not_fit(args: dict[str, Any]) -> None:
         _bind(tool, **args)
 
 
-def test_every_built_in_tool_that_takes_a_path_declares_it() -> None:
-    """None of them could be registered otherwise; and each has a description."""
+def test_every_built_in_tool_declares_what_it_touches() -> None:
+    """The files by their path, the web by its URL; and each has a description."""
     names = {tool.name for tool in builtin_tools()}
-    assert names == {f"fs.{n}" for n in ("read", "write", "edit", "remove", "list", "glob", "grep")}
+    files = {f"fs.{n}" for n in ("read", "write", "edit", "remove", "list", "glob", "grep")}
+    assert names == files | {"http.fetch"}
     for tool in builtin_tools():
-        assert tool.subjects["path"].kind in ("read", "write")
+        if tool.name in files:
+            assert tool.subjects["path"].kind in ("read", "write")
+        else:
+            assert tool.subjects["url"].kind == "url"
         assert tool.description and tool.takes_kernel
