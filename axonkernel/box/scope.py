@@ -114,16 +114,24 @@ def _setting(name: str, value: Value) -> str:
 
 
 def start(
-    unit: str, properties: Mapping[str, Value], pids: Sequence[int], *, user: bool | None = None
+    unit: str,
+    properties: Mapping[str, Value],
+    pids: Sequence[int],
+    *,
+    user: bool | None = None,
+    keep_result: bool = False,
 ) -> None:
     """Make a scope with ``pids`` in it (or a slice, without). Returns before they are moved.
 
     Arguments:
         user: which manager; None for the system's when this is root.
+        keep_result: a failed unit stays, for :func:`result`, until :func:`forget`. One whose
+            processes died before they were moved is a failed unit too.
 
     Raises IsolationUnavailable, in less than 5 s, when systemd is not there or refuses.
     """
-    start_transient(unit, properties, pids, user=_user(user))
+    collected: dict[str, Value] = {} if keep_result else {"CollectMode": "inactive-or-failed"}
+    start_transient(unit, {**properties, **collected}, pids, user=_user(user))
 
 
 def _user(user: bool | None) -> bool:
@@ -165,7 +173,8 @@ def _is_in(pid: int, unit: str) -> bool:
 def result(unit: str, *, user: bool | None = None) -> str:
     """How a unit ended: ``success``, ``timeout``, ``oom-kill``, ...; "" when it is gone.
 
-    A scope that ended well is gone at once; a failed one stays until :func:`forget`.
+    A scope that ended well is gone at once, as is a failed one unless it was started to be
+    kept; that one stays until :func:`forget`.
     """
     shown = dict(
         line.split("=", 1)

@@ -51,7 +51,7 @@ def run(
     if order["slice"]:
         scope.start(str(order["slice"]), scope.slice_properties(limits), [])
     named = scope.properties(limits, slice=str(order["slice"]), wall_slack_s=0.0)
-    scope.start(unit, named, [program.pid, parked])
+    scope.start(unit, named, [program.pid, parked], keep_result=True)
     scope.wait_in_cgroup(program.pid, unit, limits)
     scope.wait_in_cgroup(parked, unit)
     group = cgroup.find(parked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -80,9 +81,7 @@ class LabBox:
     def close(self) -> None:
         self.lab.run(["rm", "-rf", self.project, self.state])
 
-    def exec(
-        self, *options: str, command: Sequence[str], env: dict[str, str] | None = None
-    ) -> Run:
+    def exec(self, *options: str, command: Sequence[str], env: dict[str, str] | None = None) -> Run:
         words = command_line(*options, "--json-status", "9", command=command)
         script = f'exec "$@" 9>{self.state}/status'
         done = self.lab.run(
@@ -180,9 +179,10 @@ def test_the_scope_has_the_program_in_it(root_box: LabBox) -> None:
     """Before its first instruction: the program finds itself in a scope of ours."""
     run = root_box.python("print(open('/proc/self/cgroup').read())", "--limit", "memory=200M")
     assert run.code == 0, run.err
-    assert root_box.lab.run(["systemctl", "list-units", "--all", "axonkernel*"]).stdout.count(
-        ".scope"
-    ) == 0
+    assert (
+        root_box.lab.run(["systemctl", "list-units", "--all", "axonkernel*"]).stdout.count(".scope")
+        == 0
+    )
 
 
 def test_the_program_cannot_leave_its_control_group(root_box: LabBox) -> None:
@@ -206,9 +206,11 @@ def test_a_killed_supervisor_leaves_no_scope(root_box: LabBox, moment_s: float) 
     lab = root_box.lab
     code = "import os, time; os.fork(); time.sleep(60)"
     words = command_line(*READ, "--limit", "memory=200M", command=[PYTHON, "-ISc", code])
+    assert root_box.python("", "--limit", "memory=200M").code == 0  # so that nothing is probed
     with lab.popen(words, cwd=root_box.project, env=root_box.env) as process:
         time.sleep(moment_s)
-        lab.kill(process)
+        lab.signal(process, signal.SIGKILL)
+        process.wait(20)
 
 
 def test_root_runs_a_users_project_as_that_user(lab: SystemdLab) -> None:
