@@ -17,7 +17,7 @@ from lab.agents import Ended, Project
 from lab.lacking import PIECES, without
 from lab.systemd import SystemdLab
 
-pytestmark = pytest.mark.box
+pytestmark = [pytest.mark.box, pytest.mark.root]
 
 FS: dict[str, Any] = {"fs": {"write": ["./out"]}}
 
