@@ -15,7 +15,6 @@ import select
 import sys
 import threading
 
-from axonkernel.box import scope
 from axonkernel.box.channel import Channel, ChannelClosed, pair
 from axonkernel.box.model import BoxPlan, BoxResult, Command, LimitsPlan
 from axonkernel.box.programs import find, install
@@ -135,6 +134,8 @@ def needs_scope(limits: LimitsPlan | None) -> bool:
 
 
 def _confine(control: Channel, plan: BoxPlan, built: dict[str, object], unit: str) -> None:
+    from axonkernel.box import scope
+
     assert plan.limits is not None
     pids, init = built["pids"], built["init"]
     try:
@@ -154,12 +155,17 @@ def _bwrap() -> str:
 
 
 def fork_warden() -> Channel:
-    """A warden forked from this process, which must be small and have one thread."""
+    """A warden forked from this process, which must be small and have one thread.
+
+    It gets ready while this process goes on: ask for it before the plan is made.
+    """
     ours, theirs = pair()
     if os.fork() == 0:
-        from axonkernel.box import warden
+        os.setsid()  # ^C is for the supervisor to judge
+        from axonkernel.box import nft, warden
 
         ours.close()
+        nft.warm_up()
         warden.serve(theirs)
     theirs.close()
     return ours

@@ -15,6 +15,7 @@ from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField
 
 if TYPE_CHECKING:
     from axonkernel.box.bare import BareProcess
+    from axonkernel.box.channel import Channel
     from axonkernel.box.launch import BoxProcess
 
 __all__ = ["main"]
@@ -120,13 +121,15 @@ def _parse(argv: list[str]) -> Options | None:
 
 
 def _run(options: Options) -> int:
+    # A warden's own imports take as long as finding the plan: both at once.
+    warden = _warden()
     plan = _plan(options)
     if "--quiet" not in options.flags:
         _announce(plan.posture)
     for warning in plan.warnings:
         sys.stderr.write(f"axonkernel: {warning}\n")
     sys.stderr.flush()
-    box = _start(plan, Command(options.command))
+    box = _start(plan, Command(options.command), warden)
     from axonkernel.box.signals import forwarded
 
     with forwarded(box):
@@ -140,14 +143,24 @@ def _run(options: Options) -> int:
     return result.exit_code
 
 
-def _start(plan: BoxPlan, command: Command) -> BoxProcess | BareProcess:
-    if plan.bare:
-        from axonkernel.box import bare
+def _warden() -> Channel | None:
+    if sys.platform != "linux":
+        return None
+    from axonkernel.box.launch import fork_warden
 
-        return bare.start(plan, command)
-    from axonkernel.box import launch
+    return fork_warden()
 
-    return launch.start(launch.fork_warden(), plan, command)
+
+def _start(plan: BoxPlan, command: Command, warden: Channel | None) -> BoxProcess | BareProcess:
+    if warden is not None and not plan.bare:
+        from axonkernel.box import launch
+
+        return launch.start(warden, plan, command)
+    from axonkernel.box import bare
+
+    if warden is not None:
+        warden.close()
+    return bare.start(plan, command)
 
 
 def _plan(options: Options) -> BoxPlan:
