@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 from typing import NoReturn
 
@@ -18,6 +17,7 @@ from axonkernel.errors import BoxError
 
 __all__ = ["Link"]
 
+_PLACES = ("/usr/bin/pasta", "/bin/pasta", "/usr/local/bin/pasta")
 _QUIET = ("--quiet", "--no-dhcp", "--no-dhcpv6", "--no-ra", "--no-map-gw")
 #: No port is forwarded either way.
 _CLOSED = ("-t", "none", "-u", "none", "-T", "none", "-U", "none")
@@ -55,9 +55,12 @@ class Link:
         if said != b"up\0":
             raise BoxError("link", f"pasta: {said.strip(bytes(1)).decode(errors='replace')}")
 
-    def down(self) -> None:
-        """Take the link away and wait until nothing of it is left."""
+    def cut(self) -> None:
+        """Have the link taken away."""
         os.close(self._order)
+
+    def wait(self) -> None:
+        """Wait until nothing of a link that was cut is left."""
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
 
@@ -90,7 +93,7 @@ def _namespace(target: str, foreign: bool) -> tuple[str, ...]:
 
 def _start(namespace: tuple[str, ...]) -> str:
     """Run pasta for a network namespace; "" when it is up, else what it said."""
-    program = shutil.which("pasta", path="/usr/bin:/bin:/usr/local/bin")
+    program = next((path for path in _PLACES if os.access(path, os.X_OK)), None)
     if program is None:
         return "not installed; fix: apt-get install passt"
     as_root = ("--runas", "0:0") if os.getuid() == 0 else ()

@@ -85,13 +85,16 @@ class _Warden:
             stage = "table"
             self._enter_network()
             stage = "limits"
-            self._announce(wait=scope)
+            if scope:
+                self._await_scope()
             stage = "gate"
             self._pass_gate(outside)
         except BoxError as error:
             self._abort(error.stage, error.message)
         except (gate.GateError, OSError) as error:
             self._abort(stage, str(error))
+        except ChannelClosed:
+            self._abort("supervisor", "the supervisor is gone")
         else:
             self._watch()
             self._report()
@@ -113,12 +116,10 @@ class _Warden:
         if self.link is not None:
             self.link.up(os.getpid())  # after the table: there is no moment without it
 
-    def _announce(self, *, wait: bool) -> None:
-        """Tell the supervisor; with a scope, wait until it has moved the box into it."""
+    def _await_scope(self) -> None:
+        """Have the supervisor move the box into its scope."""
         pids = [pid for pid in (self.bwrap.pid, self.init, self.parked) if pid]
         self.control.send({"event": "built", "init": self.init, "pids": pids})
-        if not wait:
-            return
         order, _ = self.control.receive()
         if order["op"] != "go":
             raise BoxError("limits", order.get("message", "the supervisor gave up"))
@@ -230,12 +231,14 @@ class _Warden:
 
     def _finish(self, result: BoxResult) -> None:
         if self.link is not None:
-            self.link.down()
+            self.link.cut()
         if self.parked:
             os.kill(self.parked, signal.SIGKILL)
             os.waitpid(self.parked, 0)
         with contextlib.suppress(ChannelClosed):
             self.control.send({"event": "ended", "result": list(result)})
+        if self.link is not None:
+            self.link.wait()  # the kernel takes 20 to 40 ms to undo it; nobody waits for that
 
 
 def _wait_for_uid() -> None:
