@@ -29,6 +29,8 @@ __all__ = ["Desk"]
 _IDENTITY = re.compile(r"[0-9a-f]{16}\Z")
 #: The supervisor's own words in a record, which a box cannot choose.
 _RESERVED = frozenset({"id", "at", "kind", "source", "prev", "hash"})
+#: Questions of one box that are looked at together; a flood of them is no, unread.
+MAX_ASKING = 64
 
 
 class Desk:
@@ -63,6 +65,7 @@ class Desk:
             [Terminal()], audit=audit, timeout_s=rules.timeout_s, headless=rules.headless
         )
         self._asking = 0
+        self._slots = threading.BoundedSemaphore(MAX_ASKING)
         self._thread = threading.Thread(target=self._serve, name="axonkernel-desk", daemon=True)
 
     def open(self, hello: dict[str, Any], request: Any) -> None:
@@ -92,8 +95,7 @@ class Desk:
             case "audit":
                 self._record(message)
             case "ask":
-                asked = (int(message["number"]), message["question"])
-                threading.Thread(target=self._ask, args=asked, daemon=True).start()
+                self._take_question(int(message["number"]), message["question"])
             case "result":
                 self._end({"type": "result", "value": message["value"]})
             case "error":
@@ -117,12 +119,19 @@ class Desk:
         self.outcome = outcome
         self._send({"type": "end"})
 
+    def _take_question(self, number: int, data: Any) -> None:
+        if self._slots.acquire(blocking=False):
+            threading.Thread(target=self._ask, args=(number, data), daemon=True).start()
+        else:
+            self._send(_reply(number, Answer("headless", by="supervisor")))
+
     def _ask(self, number: int, data: Any) -> None:
         try:
-            answer = answer_data(self._answer(data))
-            reply = {"type": "answer", "number": number, "answer": answer}
+            reply = _reply(number, self._answer(data))
         except AuditError:
             reply = {"type": "failed"}
+        finally:
+            self._slots.release()
         with contextlib.suppress(ChannelClosed):
             self._send(reply)
 
@@ -158,3 +167,7 @@ class Desk:
     def _send(self, message: dict[str, Any]) -> None:
         with self._sending:
             self._channel.send(message)
+
+
+def _reply(number: int, answer: Answer) -> dict[str, Any]:
+    return {"type": "answer", "number": number, "answer": answer_data(answer)}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from axonkernel.audit import verify
+from lab import processes
 from lab.agents import Project
 
 pytestmark = pytest.mark.box
@@ -342,6 +346,34 @@ def test_a_question_that_is_none_is_answered_no(project: Project, changes: str) 
     with project.on_terminal("agent.py") as run:
         ended = run.ended()
         assert (ended.code, ended.out, run.seen) == (0, "ok\n", "")
+
+
+def test_a_flood_of_questions_does_not_drown_the_supervisor(project: Project) -> None:
+    """Thousands at once, none of them equal: few threads, few prompts, and the rest is no."""
+    body = """
+    for n in range(8000):
+        request = {"name": "mark", "args": json.dumps({"name": str(n)}), "subjects": []}
+        send({"type": "ask", "number": 900 + n, "question": question(request=request)})
+    open("out/sent", "w").close()
+    time.sleep(2)
+    """
+    project.agent({**ASKING, "escalation": {"timeout": "1s"}}, body, before=FORGE)
+    process = processes.start(
+        [sys.executable, "agent.py"], cwd=project.folder, env=project.env,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    most, tasks = 0, Path(f"/proc/{process.pid}/task")
+    try:
+        while process.poll() is None:
+            with suppress(FileNotFoundError):
+                most = max(most, len(os.listdir(tasks)))
+            time.sleep(0.005)
+    finally:
+        processes.kill_tree(process.pid)
+    assert process.wait(10) == 0 and (project.folder / "out" / "sent").exists()
+    assert 2 < most < 100
+    asked = [record for record in project.records() if record["kind"] == "escalation.asked"]
+    assert 0 < len(asked) <= 60
 
 
 def test_a_forged_record_cannot_pass_for_the_supervisors(project: Project) -> None:
