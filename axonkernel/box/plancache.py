@@ -17,8 +17,9 @@ from axonkernel.box.model import BoxPlan, decode_plan
 
 __all__ = ["key", "load", "store"]
 
-_FORMAT = "1"
-#: Identities of paths: inode, change of content or entries, kind and mode; None when absent.
+_FORMAT = "2"
+#: Identities of paths: inode, change of content or entries, kind and mode, number of hard
+#: links; None when absent.
 _Seen = list[list[int] | None]
 
 
@@ -68,4 +69,6 @@ def _identity(path: str) -> list[int] | None:
         status = os.stat(path)
     except OSError:
         return None
-    return [status.st_dev, status.st_ino, status.st_mtime_ns, status.st_mode]
+    # A second hard link of a denied file is denied as well.
+    links = status.st_nlink
+    return [status.st_dev, status.st_ino, status.st_mtime_ns, status.st_mode, links]

@@ -16,6 +16,7 @@ __all__ = ["boxed", "mediated"]
 
 _OPEN_FS = "fs is open: the agent can plant files that run outside"
 _NAMES = "names in net.allow cannot be reached from inside a box yet; literal addresses can"
+_AROUND = "code in the box can do the same around the mediator"
 _ABSENT = "a denied or protected name that does not exist yet is held by the mediator only"
 
 
@@ -76,6 +77,8 @@ def _boxed(policy: Policy, plan: BoxPlan) -> Iterator[PostureField]:
     else:
         yield PostureField("env", "enforced", "environment built from nothing")
     yield PostureField("tools", "open" if policy.tools is None else "mediator only")
+    if _escalates(policy):
+        yield PostureField("escalation", "mediator only", "", _AROUND)
     yield from _limits(policy)
     yield PostureField("seccomp", "enforced", "seccomp filter")
     yield PostureField("release", "enforced", "checked at the program's first instruction")
@@ -113,9 +116,9 @@ def _shell(policy: Policy) -> Iterator[PostureField]:
     else:
         note = "" if policy.fs is not None else _OPEN_FS
         yield PostureField("shell", "enforced", "program wall", note)
-    if shell.args:
-        note = "inside the box the program can be started around the mediator"
-        yield PostureField("shell.args", "mediator only", "", note)
+    judged = {"shell.args": bool(shell.args), "shell.hazard": True, "shell.raw": not shell.raw}
+    for name in (name for name, declared in judged.items() if declared):
+        yield PostureField(name, "mediator only", "", _AROUND)
 
 
 def _limits(policy: Policy) -> Iterator[PostureField]:
@@ -143,10 +146,11 @@ def _user(plan: BoxPlan) -> PostureField:
     return PostureField("user", "enforced", "the supervisor's own uid, without capabilities")
 
 
-def escalates(policy: Policy) -> bool:
+def _escalates(policy: Policy) -> bool:
     """Whether any rule of the policy asks a human."""
     shell = policy.shell.args if policy.shell else ()
-    return any(rules.escalate for _, rules in shell) or _tools_escalate(policy.tools)
+    asked = any(rules.escalate for _, rules in shell) or bool(policy.net and policy.net.escalate)
+    return asked or _tools_escalate(policy.tools)
 
 
 def _tools_escalate(rules: ToolRules | None) -> bool:

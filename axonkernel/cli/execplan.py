@@ -42,19 +42,20 @@ def make(
 
     Raises PolicyError, IsolationUnavailable or BoxError.
     """
-    policy, hide = _policy(options, policy_file, found)
+    layers, hide = _layers(options, policy_file, found)
+    policy = _protected(reduce(meet, (canonical_policy(layer) for layer in layers)))
     if "--best-effort" in options.flags:
         policy = evolve(policy, isolation="best-effort")
     ask = Ask("exec", os.getcwd(), options.command[0], hide=hide, state=own_folders())
     plan, host = prepare_surveyed(policy, ask)
     create(plan)
-    return plan, None if plan.create else _watched(policy, host)
+    return plan, None if plan.create else _watched(layers, policy, host)
 
 
-def _policy(
+def _layers(
     options: Options, policy_file: str | None, found: str | None
-) -> tuple[Policy, tuple[str, ...]]:
-    """The effective policy with its paths resolved, and the files it came from."""
+) -> tuple[list[Policy], tuple[str, ...]]:
+    """The policies that count together, as they are written, and the files they came from."""
     hide: tuple[str, ...] = ()
     if options.grants or not (policy_file or found):
         if "--require-policy" in options.flags and not options.grants:
@@ -67,8 +68,7 @@ def _policy(
         loaded = load(policy_file, require_policy="--require-policy" in options.flags or None)
         layers = [policy for _, policy in loaded.layers]
         hide = (loaded.source,)
-    resolved = [canonical_policy(policy.closed()) for policy in layers]
-    return _protected(reduce(meet, resolved)), hide
+    return [policy.closed() for policy in layers], hide
 
 
 def _protected(policy: Policy) -> Policy:
@@ -109,14 +109,22 @@ def _open(data: dict[str, Any], block: str) -> None:
     data[block] = whole[block]
 
 
-def _watched(policy: Policy, host: Host) -> tuple[str, ...] | None:
-    """The paths the survey looked at, when no pattern made it walk below a grant."""
+def _watched(layers: list[Policy], policy: Policy, host: Host) -> tuple[str, ...] | None:
+    """The paths the survey looked at, when no pattern made it walk below a grant.
+
+    Also as the policy spells them, and programs as they are called: a link in one of those may
+    lead elsewhere later.
+    """
     fs = policy.fs
     if fs is not None and (fs.write or any(is_glob(pattern) for pattern in fs.deny)):
         return None
     entries = (*host.grants, *host.extra, *host.shared, *host.denied)
     programs = [program.file for program in host.programs]
+    programs += [link for program in host.programs for link, _ in program.links]
+    blocks = [layer.fs for layer in layers if layer.fs is not None]
+    spelled = [path for block in blocks for path in (*block.read, *block.deny, *block.unsafe)]
     return (
+        *spelled,
         *(entry.path for entry in entries),
         *host.bins,
         *host.libraries,
