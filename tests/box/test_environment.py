@@ -15,8 +15,11 @@ pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
 
 SECRET = "s3cr3t-7d1e"
 READ = ["--read", "."]
-DUMP = [PYTHON, "-ISc", "import json, os; print(json.dumps({os.fsdecode(k): os.fsdecode(v) "
-        "for k, v in os.environb.items()}))"]  # fmt: skip
+SHOW = """
+import json, os
+print(json.dumps({os.fsdecode(k): os.fsdecode(v) for k, v in os.environb.items()}))
+"""
+DUMP = [PYTHON, "-ISc", SHOW]
 
 
 def inside(box: Boxed, *options: str, env: dict[str, str]) -> dict[str, str]:

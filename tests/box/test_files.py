@@ -357,6 +357,31 @@ print(open("many/open.txt").read(), os.path.isdir("many/dir.key"), read("many/di
     assert rest.split()[2] in ("2", "13")
 
 
+@pytest.mark.parametrize("grant", ["--deny", "--read"])
+def test_a_link_that_leads_elsewhere_later(box: Boxed, grant: str) -> None:
+    """The second run of one command line follows the link as it is by then, whatever was
+    kept of the first."""
+    link = box.project / "link"
+    for name, other in (("one", "two"), ("two", "one")):
+        (box.project / name).write_text(name)
+        (box.project / other).write_text(other)
+        link.unlink(missing_ok=True)
+        link.symlink_to(name)
+        grants = ["--read", ".", "--deny", "./link"] if grant == "--deny" else ["--read", "./link"]
+        first, second = box.attempts(["read", name], ["read", other], grants=grants)
+        assert (first, second) == (("EACCES", other) if grant == "--deny" else (name, "ENOENT"))
+
+
+def test_a_hard_link_made_later_is_denied_too(box: Boxed) -> None:
+    """Also when the plan of the same command line was kept from before."""
+    for name in ("one.txt", "two.txt"):
+        os.link(box.project / "secret.txt", box.project / name)
+        answers = box.attempts(
+            ["read", name], ["read", "a.txt"], grants=["--read", ".", "--deny", "./secret.txt"]
+        )
+        assert answers == ["EACCES", "text of a"]
+
+
 def test_scratch_space_is_private_and_capped(box: Boxed, tmp_path: Path) -> None:
     """The host's /tmp is invisible, the box's has a size, what is written there is gone, and
     names planted on the host mean nothing (FS-21)."""

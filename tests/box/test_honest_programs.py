@@ -49,8 +49,10 @@ if __name__ == "__main__":
 
 def test_who_and_when_one_is(box: Boxed) -> None:
     """User, groups, home, host name and time zone have answers (US-06)."""
-    code = "import getpass, os, pwd; print(getpass.getuser(), os.path.expanduser('~'), " \
-           "pwd.getpwuid(os.getuid()).pw_name)"  # fmt: skip
+    code = """
+import getpass, os, pwd
+print(getpass.getuser(), os.path.expanduser("~"), pwd.getpwuid(os.getuid()).pw_name)
+"""
     answers = box.attempts(
         ["spawn", "whoami"],
         ["spawn", "id", "-un"],
@@ -80,8 +82,11 @@ def test_the_hosts_time_zone_is_the_boxes(box: Boxed) -> None:
 
 def test_certificates_and_libraries(box: Boxed) -> None:
     """TLS contexts load the system's certificates; ctypes finds libraries."""
-    code = "import ssl, ctypes, sqlite3, zlib; c = ssl.create_default_context(); " \
-           "print(c.cert_store_stats()['x509'] >= 0, ssl.get_default_verify_paths().capath)"  # fmt: skip
+    code = """
+import ssl, ctypes, sqlite3, zlib
+stats = ssl.create_default_context().cert_store_stats()
+print(stats["x509"] >= 0, ssl.get_default_verify_paths().capath)
+"""
     run = box.exec(*READ, command=[PYTHON, "-Ic", code])
     assert run.code == 0, run.err
     assert run.text.startswith("True")

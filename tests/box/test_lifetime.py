@@ -42,8 +42,11 @@ def test_exit_codes_are_the_programs_own(box: Boxed) -> None:
 @pytest.mark.parametrize("number", [1, 2, 3, 6, 9, 11, 13, 15, 24, 31, 34])
 def test_a_signal_is_128_and_its_number(box: Boxed, number: int) -> None:
     """By whatever signal a program ends (LI-09)."""
-    code = f"import os, signal; signal.signal({number}, signal.SIG_DFL) if {number} != 9 else 0; " \
-           f"os.kill(os.getpid(), {number})"  # fmt: skip
+    code = f"""
+import os, signal
+if {number} != 9: signal.signal({number}, signal.SIG_DFL)
+os.kill(os.getpid(), {number})
+"""
     run = box.exec(*READ, command=[PYTHON, "-ISc", code])
     assert (run.code, run.status["reason"]) == (128 + number, "exit")
 
@@ -98,8 +101,12 @@ def test_125_when_the_box_cannot_be_made(box: Boxed) -> None:
 def test_streams_are_binary_and_of_any_size(box: Boxed) -> None:
     """Eight million random bytes through a boxed program and back, stderr apart."""
     data = random.Random(5).randbytes(8_000_000)
-    code = "import sys; d = sys.stdin.buffer.read(); sys.stdout.buffer.write(d); " \
-           "sys.stderr.write(str(len(d)))"  # fmt: skip
+    code = """
+import sys
+data = sys.stdin.buffer.read()
+sys.stdout.buffer.write(data)
+sys.stderr.write(str(len(data)))
+"""
     run = box.exec(*READ, "--quiet", command=[PYTHON, "-ISc", code], input=data)
     assert (run.code, run.err) == (0, "8000000")
     assert hashlib.sha256(run.out).digest() == hashlib.sha256(data).digest()
@@ -143,7 +150,8 @@ time.sleep(30)
 
 def test_a_signal_without_a_handler_ends_the_program(box: Boxed) -> None:
     """SIGTERM is 143, as it would be without a box."""
-    with box.started(*SHELL, command=[PYTHON, "-ISc", "import time; open('out/r', 'w'); time.sleep(30)"]) as process:  # fmt: skip  # noqa: E501
+    code = "import time; open('out/r', 'w'); time.sleep(30)"
+    with box.started(*SHELL, command=[PYTHON, "-ISc", code]) as process:
         wait_for(box.project / "out/r", process)
         process.terminate()
         assert process.wait(20) == 128 + signal.SIGTERM
@@ -257,9 +265,9 @@ def test_a_killed_box_does_not_hang_its_supervisor(box: Boxed) -> None:
     """bwrap killed from outside is reported as a signal's end, not waited for."""
     with box.started(*SHELL, command=[PYTHON, "-ISc", BEAT]) as process:
         wait_for(box.project / "out/ready", process)
-        bwrap = [pid for pid in processes.descendants(process.pid)
-                 if b"bwrap" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]]  # fmt: skip
-        os.kill(bwrap[0], signal.SIGKILL)
+        below = processes.descendants(process.pid)
+        lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in below}
+        os.kill(next(pid for pid, line in lines.items() if b"/bwrap" in line), signal.SIGKILL)
         assert process.wait(20) == 137
     assert not beats_on(box)
 

@@ -345,7 +345,7 @@ def test_a_kernels_programs_have_the_limits_too(lab: SystemdLab) -> None:
         assert done.returncode == 0, done.stderr
         caught, lives = done.stdout.split()[:-1], done.stdout.split()[-1]
         kind, limit, peak = json.loads(" ".join(caught))
-        assert (kind, limit, lives) == ("memory", 80_000_000, "lives")
+        assert (kind, limit, lives) == ("memory", 80 << 20, "lives")
         assert peak > 40_000_000
     finally:
         box.close()

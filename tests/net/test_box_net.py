@@ -183,8 +183,8 @@ while True: print(server.accept()[1][0], flush=True)
         try:
             assert listener.stdout and listener.stdout.readline() == "up\n"
             grants = granting("0.0.0.0/0:*", "[::]/0:*", "127.0.0.1:9911", "[::1]:9911")
-            tries = [["connect", address, 9911] for address in
-                     ("127.0.0.1", "::1", Internet.near4, Internet.near6, "192.168.177.1")]  # fmt: skip
+            own = ("127.0.0.1", "::1", Internet.near4, Internet.near6, "192.168.177.1")
+            tries = [["connect", address, 9911] for address in own]
             answers = near.attempts(*tries, grants=grants)
             assert all(said != "ok" for said, _ in answers), answers
             twin = ["nsenter", f"--target={net.client}", "--net", PYTHON, "-ISc",

@@ -1,0 +1,258 @@
+"""What the mediator denies, tried again below it, inside the box, by code that asks nobody.
+
+Kinds with a wall fail there too, with no side effect, and their allowed twins work on both
+levels. Kinds without one are called ``mediator only`` and do pass below it: the posture says
+no more, and no less, than is true.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from axonkernel import Kernel
+from axonkernel.policy.request import AnyRequest, Request
+from box.boxed import PYTHON, Boxed, Run, attempts_command
+
+pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
+
+TOKEN, KEY = "tok-19ab", "KEY-51c0"
+POLICY: dict[str, Any] = {
+    "default": "deny",
+    "fs": {"read": ["."], "write": ["./out"], "deny": ["./secret.txt"]},
+    "net": {"allow": ["45.90.10.1:443"]},
+    "shell": {
+        "allow": ["uname", "touch", "sh"],
+        "args": {"touch": {"deny": ["*forbidden*"], "escalate": ["*asked*"]}},
+    },
+    "env": {"allow": ["MODE"]},
+    "tools": {"notes": {"append": False, "*": "escalate"}, "fs": True},
+    "limits": {"wall": "60s", "disk": "8M"},
+}
+NR = {"open": 2, "socket": 41, "unlink": 87, "rename": 82, "execve": 59}
+
+
+class Case(NamedTuple):
+    """One denied thing, and its nearest allowed neighbour.
+
+    Arguments:
+        denied, allowed: how the mediator is asked; both answered by ``check``.
+        below: what code in the box tries instead; each must fail.
+        above: what it may do; each must work.
+    """
+
+    denied: Callable[[Path], AnyRequest]
+    allowed: Callable[[Path], AnyRequest]
+    below: list[list[Any]]
+    above: list[list[Any]]
+
+
+CASES: dict[str, Case] = {
+    "fs.read": Case(
+        denied=lambda ws: Request.read(str(ws / "secret.txt")),
+        allowed=lambda ws: Request.read(str(ws / "a.txt")),
+        below=[
+            ["read", "secret.txt"],
+            ["call", NR["open"], "secret.txt", os.O_RDONLY],
+            ["spawn", "sh", "-c", "exec < secret.txt"],
+            ["link", "secret.txt", "out/secret"],
+            ["call", NR["rename"], "secret.txt", "out/secret"],
+        ],
+        above=[["read", "a.txt"], ["call", NR["open"], "a.txt", os.O_RDONLY]],
+    ),
+    "fs.read outside": Case(
+        denied=lambda ws: Request.read("/etc/shadow"),
+        allowed=lambda ws: Request.read(str(ws / "a.txt")),
+        below=[
+            ["read", "/etc/shadow"],
+            ["call", NR["open"], "/etc/shadow", os.O_RDONLY],
+            ["read", "/proc/1/root/etc/shadow"],
+            ["spawn", "sh", "-c", "exec < /etc/shadow"],
+        ],
+        above=[["read", "/proc/self/cwd/a.txt"]],
+    ),
+    "fs.write": Case(
+        denied=lambda ws: Request.write(str(ws / "b.txt")),
+        allowed=lambda ws: Request.write(str(ws / "out/b.txt")),
+        below=[
+            ["write", "b.txt"],
+            ["call", NR["open"], "b.txt", os.O_WRONLY | os.O_CREAT, 0o644],
+            ["call", NR["unlink"], "a.txt"],
+            ["spawn", "touch", "b.txt"],
+            ["spawn", "sh", "-c", ": > b.txt"],
+            ["symlink", "a.txt", "b.txt"],
+        ],
+        above=[["write", "out/b.txt"], ["spawn", "touch", "out/c.txt"]],
+    ),
+    "shell.program": Case(
+        denied=lambda ws: Request.process(["id"], cwd=str(ws)),
+        allowed=lambda ws: Request.process(["uname"], cwd=str(ws)),
+        below=[
+            ["spawn", "id"],
+            ["execute", "/usr/bin/id"],
+            ["call", NR["execve"], "/usr/bin/id", 0, 0],
+            ["spawn", "sh", "-c", "id"],
+            ["spawn", "sh", "-c", "exec /usr/bin/id"],
+        ],
+        above=[["spawn", "uname"], ["execute", "/usr/bin/uname"]],
+    ),
+    "env.name": Case(
+        denied=lambda ws: Request.env("TOKEN"),
+        allowed=lambda ws: Request.env("MODE"),
+        below=[
+            ["spawn", "sh", "-c", 'test -n "$TOKEN"'],
+            ["spawn", "sh", "-c", "grep -q tok- /proc/*/environ"],
+        ],
+        above=[["spawn", "sh", "-c", 'test "$MODE" = x']],
+    ),
+}  # fmt: skip
+
+
+def failed(answer: Any) -> bool:
+    """Whether an attempt of inside.py was refused: an errno, or a program's own failure."""
+    if isinstance(answer, str):
+        return answer.startswith("E") and answer.isupper()
+    return isinstance(answer, list) and answer[0] not in (0, "ok")
+
+
+@pytest.fixture
+def kernel(box: Boxed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    """The mediator, with the very policy that the box gets."""
+    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, box.env[name])
+    with Kernel(POLICY, cwd=box.project, audit=box.root / "log") as kernel:
+        yield kernel
+
+
+def run_below(box: Boxed, *attempts: list[Any]) -> tuple[list[Any], Run]:
+    """The answers from inside a box of the policy, and the run."""
+    path = box.project / "policy.json"
+    path.write_text(json.dumps(POLICY))
+    run = box.exec(
+        "--policy", str(path), command=attempts_command(*attempts),
+        env={"TOKEN": TOKEN, "MODE": "x"},
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    return json.loads(run.out.splitlines()[-1]), run  # programs may have written before
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_denial_with_a_wall_is_held_below(box: Boxed, kernel: Kernel, kind: str) -> None:
+    """Denied by the mediator, and by the operating system for code that does not ask."""
+    case = CASES[kind]
+    decision = kernel.check(case.denied(box.project))
+    assert (decision.verdict, decision.code) == ("deny", kind.split()[0])
+    assert kernel.check(case.allowed(box.project)).verdict == "allow"
+    before = {path: path.read_bytes() for path in box.project.iterdir() if path.is_file()}
+    answers, run = run_below(box, *case.below, *case.above)
+    below, above = answers[: len(case.below)], answers[len(case.below) :]
+    assert [a for a in below if not failed(a)] == [], list(zip(case.below, below, strict=True))
+    assert [a for a in above if failed(a)] == [], list(zip(case.above, above, strict=True))
+    assert KEY not in run.text and TOKEN not in run.text
+    (box.project / "policy.json").unlink()
+    assert {p: p.read_bytes() for p in box.project.iterdir() if p.is_file()} == before
+    states = {row["field"]: row["state"] for row in run.status["posture"]}
+    assert states[kind.partition(".")[0]] == "enforced"
+
+
+def test_a_denied_host_is_held_below(box: Boxed, kernel: Kernel) -> None:
+    """A listener of this machine sees nothing of raw sockets, ctypes or a program; the same
+    connection outside arrives. (The allowed twin through a link is in tests/net.)"""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        decision = kernel.check(Request.connect(f"127.0.0.1:{port}"))
+        assert (decision.verdict, decision.code) == ("deny", "net.private")
+        assert kernel.check(Request.connect("45.90.10.2:443")).code == "net.host"
+        assert kernel.check(Request.connect("45.90.10.1:443")).verdict == "allow"
+        policy = {**POLICY, "net": {"allow": []}}  # no link: loopback is the box's own
+        path = box.project / "policy.json"
+        path.write_text(json.dumps(policy))
+        connect = f"import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
+        run = box.exec(
+            "--policy", str(path),
+            command=attempts_command(
+                ["connect", "127.0.0.1", port],
+                ["connect", "45.90.10.2", 443],
+                ["send", "45.90.10.2", 443],
+                ["spawn", PYTHON, "-ISc", connect],
+                ["sock", socket.AF_INET, socket.SOCK_RAW, 6],
+            ),
+        )  # fmt: skip
+        answers = json.loads(run.out)
+        assert all(map(failed, answers)), answers
+        server.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            server.accept()
+        socket.create_connection(("127.0.0.1", port), 3).close()
+        server.accept()[0].close()
+
+
+def test_limits_are_held_below(box: Boxed) -> None:
+    """The size of /tmp and the clock hold for a program that asks nobody. (Memory, cpu and
+    pids need a real systemd: tests/lab.)"""
+    answers, run = run_below(box, ["size", "/tmp/big", 32 << 20], ["size", "/tmp/small", 1 << 20])
+    assert answers[0] <= 8 << 20 and answers[1] == 1 << 20
+    states = {row["field"]: row["state"] for row in run.status["posture"]}
+    assert states["limits.wall"] == states["limits.disk"] == "enforced"
+
+
+#: Field of the posture, the request the mediator refuses or asks about, its verdict and code,
+#: and what code in the box does instead, leaving out/FIELD behind.
+WITHOUT_A_WALL: dict[str, tuple[Callable[[Path], AnyRequest], tuple[str, str], list[Any]]] = {
+    "tools": (
+        lambda ws: Request.tool("notes.append", {"text": "x"}),
+        ("deny", "tool"),
+        ["write", "out/tools"],
+    ),
+    "shell.args": (
+        lambda ws: Request.process(["touch", "out/shell.args", "forbidden"], cwd=str(ws)),
+        ("deny", "shell.args"),
+        ["spawn", "touch", "out/shell.args", "out/forbidden"],
+    ),
+    "shell.raw": (
+        lambda ws: Request.shell("echo x > out/shell.raw; true", cwd=str(ws)),
+        ("deny", "shell.raw"),
+        ["spawn", "sh", "-c", "echo x > out/shell.raw; true"],
+    ),
+    "shell.hazard": (
+        lambda ws: Request.process(
+            ["touch", "out/shell.hazard"], cwd=str(ws), env={"LD_PRELOAD": "/x.so"}
+        ),
+        ("deny", "shell.hazard"),
+        ["spawn", "sh", "-c", "LD_PRELOAD=/x.so touch out/shell.hazard"],
+    ),
+    "escalation": (
+        lambda ws: Request.process(["touch", "out/escalation", "asked"], cwd=str(ws)),
+        ("escalate", "shell.args"),
+        ["spawn", "touch", "out/escalation", "out/asked"],
+    ),
+}
+
+
+@pytest.mark.parametrize("field", WITHOUT_A_WALL)
+def test_what_has_no_wall_is_called_so_and_passes_below(
+    box: Boxed, kernel: Kernel, field: str
+) -> None:
+    """The mediator refuses or asks; code in the box does it all the same; the posture says
+    ``mediator only``, never ``enforced``."""
+    request, expected, attempt = WITHOUT_A_WALL[field]
+    decision = kernel.check(request(box.project))
+    assert (decision.verdict, decision.code) == expected
+    (answer,), run = run_below(box, attempt)
+    assert not failed(answer), answer
+    assert (box.project / "out" / field).exists()
+    states = {row["field"]: row["state"] for row in run.status["posture"]}
+    assert states[field] == "mediator only"
+
+
+def test_an_escalation_of_a_tool_is_mediator_only_too(box: Boxed, kernel: Kernel) -> None:
+    """Nobody is asked about what code in the box does by itself."""
+    assert kernel.check(Request.tool("notes.other", {})).verdict == "escalate"
+    (answer,), _ = run_below(box, ["write", "out/other"])
+    assert answer == "ok"
