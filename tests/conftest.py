@@ -17,12 +17,19 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from lab import leftovers as comparing
 from lab.internet import Internet
 from lab.systemd import SystemdLab
 from lab.user import OrdinaryUser
 from lab.walls import Walls
+
+# Chosen with --hypothesis-profile. Time is not what these tests judge, so no deadlines.
+settings.register_profile("dev", max_examples=100, deadline=None)
+settings.register_profile("ci", max_examples=300, deadline=None, derandomize=True)
+settings.register_profile("deep", max_examples=10_000, deadline=None)
+settings.load_profile("dev")
 
 WALLS = pytest.StashKey[Walls]()
 REQUIRED = pytest.StashKey[frozenset[str]]()

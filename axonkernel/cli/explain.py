@@ -145,10 +145,12 @@ def _lines(loaded: LoadedPolicy, explanation: Explanation) -> list[str]:
     ]
     lines += [f"  why: {decision.detail}"] if decision.detail else []
     lines += [
-        f"  also: {match.verdict} {match.rule} {match.text}"
+        f"  also: {match.verdict} {match.rule} {match.text}  (layer {match.layer})"
         for match in explanation.matches
-        if match.rule != decision.rule
+        if not explanation.wins(match)
     ]
-    lines += [f"  to allow it: {explanation.hint}"] if explanation.hint else []
+    if len(explanation.layers) > 1:
+        lines += [f"  layer {name}: {said.verdict}" for name, said in explanation.layers]
+    lines += [f"  to allow it: {change}" for change in explanation.changes]
     lines += [f"  policy: {loaded.source or 'none: unrestricted access'}"]
     return [*lines, *(f"  note: {note}" for note in loaded.notes)]

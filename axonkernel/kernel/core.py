@@ -65,7 +65,8 @@ class Core:
         self.policies = tuple((layer, self.completed(policy)) for layer, policy in policies)
         self.policy = reduce(meet, (policy for _, policy in self.policies))
         self.lookup = Lookup(self.policy, self.environ)
-        self._options = {"path": self.lookup.path, "boxed": boxed}
+        own = frozenset() if self.inside else frozenset(self._own_paths)
+        self._options = {"path": self.lookup.path, "boxed": boxed, "fixed": own}
         self.base = Scope(tuple(self.compiled(*each) for each in self.policies))
         self.canonical = Canonical(cwd, self.lookup, tools)
         self.broker = None if asker is not None else self._broker(deciders, clock)

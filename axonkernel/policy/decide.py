@@ -7,11 +7,12 @@ deny; the order of lines in a policy never matters. A fault inside is a denial.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from axonkernel.policy.match import split_words
+from axonkernel.policy.commands import Redirect
 from axonkernel.policy.model import Policy
 from axonkernel.policy.request import (
     AnyRequest,
@@ -30,6 +31,7 @@ from axonkernel.policy.request import (
 from axonkernel.policy.rules.env import EnvRules
 from axonkernel.policy.rules.fs import BoxGrants, FsRules
 from axonkernel.policy.rules.net import NetRules, canonical_target
+from axonkernel.policy.rules.opened import Opened, opened
 from axonkernel.policy.rules.shell import STANDARD_PATH, ShellRules
 from axonkernel.policy.rules.tools import ToolsRules
 from axonkernel.policy.url import parse_url
@@ -64,6 +66,7 @@ def compile(
     path: tuple[str, ...] = STANDARD_PATH,
     layer: str = "policy",
     boxed: BoxGrants | None = None,
+    fixed: frozenset[str] = frozenset(),
 ) -> Ruleset:
     """A policy as tables.
 
@@ -71,6 +74,7 @@ def compile(
         path: folders where bare program names are looked up, unless ``shell.path`` says.
         layer: what decisions by its rules name as their layer.
         boxed: what a box grants by itself, when the agent runs in one.
+        fixed: entries of ``policy`` that are not its author's to take out; for ``explain``.
 
     Raises ValueError for a policy that :func:`axonkernel.policy.parse.parse` would refuse.
     """
@@ -90,6 +94,9 @@ def compile(
         else None,
         env=env,
         tools=ToolsRules(tools, layer=layer, absent=absent("tools")) if tools else None,
+        layer=layer,
+        fixed=fixed,
+        recompiled=partial(compile, path=path, layer=layer, boxed=boxed, fixed=fixed),
     )
 
 
@@ -105,8 +112,15 @@ class Ruleset:
         shell: ShellRules | None,
         env: EnvRules | None,
         tools: ToolsRules | None,
+        layer: str,
+        fixed: frozenset[str],
+        recompiled: Callable[[Policy], Ruleset],
     ) -> None:
         self.policy = policy
+        self.layer = layer
+        self.fixed = fixed
+        #: Another policy compiled as this one was.
+        self.recompiled = recompiled
         self.fs, self.net, self.shell, self.env, self.tools = fs, net, shell, env, tools
         self._judges: dict[type, Callable[[Any], Decision]] = {
             PathRequest: self._path,
@@ -164,11 +178,32 @@ class Ruleset:
             return too_complex(f"a line of {len(request.line)} characters")
         if "\0" in request.line:
             return malformed(request.line[:200], "a NUL byte")
+        if any(map(malformed_name, request.env)) or not request.cwd.startswith("/"):
+            return malformed(request.line[:200], "a variable's name, or a relative folder")
         if self.shell is None:
-            return _open("shell.raw", "$.shell", request.line[:200])
+            asked = [_open("shell.raw", "$.shell", request.line[:200])]
+            asked += map(self.env.judge_set, request.env) if self.env is not None else ()
+            return strictest(asked)
         if refused := self.shell.judge_line(request):
             return refused
-        return self._process(_as_process(request))
+        if not request.line.strip(" \t\n"):
+            return malformed("", "no program is named")
+        judged = self.shell.judge(request)
+        if judged.verdict == "deny":
+            return judged
+        return strictest([judged, *map(self._opened, opened(request))])
+
+    def _opened(self, asked: Opened) -> Decision:
+        """The verdict on what a redirection opens."""
+        if isinstance(asked, PathRequest):
+            return self._path(asked)
+        if isinstance(asked, ConnectRequest):
+            return self._connect(asked)
+        code = "fs.write" if asked.write else "fs.read"
+        if self.fs is None and self.net is None:
+            return _open(code, "$.fs", asked.path)
+        detail = "where a redirection leads cannot be seen"
+        return Decision("deny", code, "builtin", "builtin", asked.path, detail)
 
     def _variable(self, request: EnvRequest) -> Decision:
         if malformed_name(request.name):
@@ -193,7 +228,10 @@ class Ruleset:
     def matches(self, request: AnyRequest) -> tuple[Match, ...]:
         """Every rule that spoke about a request, for ``explain``. May be slow."""
         try:
-            return tuple(self._matches(request))
+            return tuple(
+                match if match.layer else evolve(match, layer=self.layer)
+                for match in self._matches(request)
+            )
         except ValueError:
             return ()  # malformed: no rule was asked
 
@@ -213,7 +251,9 @@ class Ruleset:
             if isinstance(request, ShellRequest):
                 if self.shell.judge_line(request) is not None:
                     return
-                request = _as_process(request)
+                for asked in opened(request):
+                    if not isinstance(asked, Redirect):
+                        yield from self._matches(asked)
             yield from self.shell.matches(request)
 
 
@@ -237,10 +277,6 @@ class Stack:
 
 def _open(code: str, rule: str, subject: str) -> Decision:
     return Decision("allow", code, rule, "default", subject, "not declared")
-
-
-def _as_process(request: ShellRequest) -> ProcessRequest:
-    return ProcessRequest(split_words(request.line), request.cwd)
 
 
 def _subject_requests(subjects: tuple[Subject, ...]) -> Iterator[AnyRequest]:

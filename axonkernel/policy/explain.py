@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from attrs import frozen
 
 from axonkernel.errors import PolicyDenied
-from axonkernel.policy.decide import Judge
-from axonkernel.policy.request import (
-    AnyRequest,
-    ConnectRequest,
-    Decision,
-    Match,
-    ProcessRequest,
-)
+from axonkernel.policy.change import Change
+from axonkernel.policy.decide import Ruleset, Stack
+from axonkernel.policy.hints import changes
+from axonkernel.policy.request import AnyRequest, Decision, Match
 
 __all__ = ["Explanation", "agent_text", "explain", "retryable"]
 
@@ -32,14 +27,25 @@ class Explanation:
 
     Arguments:
         decision: the same that ``decide`` gives.
-        matches: every rule that spoke about the request.
-        hint: a change of the policy that would allow it, to paste; "" when it is allowed or
-            no policy can allow it.
+        matches: every rule that spoke about the request, in every layer.
+        layers: what each layer says by itself; the strictest is the decision.
+        changes: edits of the policies that would allow it, tried out; () when it is allowed
+            or no policy can allow it.
     """
 
     decision: Decision
     matches: tuple[Match, ...]
-    hint: str
+    layers: tuple[tuple[str, Decision], ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def hint(self) -> str:
+        """The changes as lines to paste, beside the entries that are there; or ""."""
+        return "\n".join(map(str, self.changes))
+
+    def wins(self, match: Match) -> bool:
+        """Whether a rule is the one that decided."""
+        return match.rule == self.decision.rule and match.layer == self.decision.layer
 
     def as_dict(self) -> dict[str, Any]:
         """The explanation as JSON data."""
@@ -52,17 +58,44 @@ class Explanation:
             "subject": decision.subject,
             "detail": decision.detail,
             "hint": self.hint,
+            "changes": [change.as_dict() for change in self.changes],
+            "layers": [
+                {"layer": name, "verdict": said.verdict, "code": said.code, "rule": said.rule}
+                for name, said in self.layers
+            ],
             "matches": [
-                {"verdict": match.verdict, "rule": match.rule, "text": match.text}
+                {
+                    "verdict": match.verdict,
+                    "rule": match.rule,
+                    "text": match.text,
+                    "layer": match.layer,
+                    "wins": self.wins(match),
+                }
                 for match in self.matches
             ],
         }
 
 
-def explain(judge: Judge, request: AnyRequest) -> Explanation:
+def explain(judge: Ruleset | Stack, request: AnyRequest) -> Explanation:
     """The decision about a request, the rules behind it, and what would change it."""
-    decision = judge.decide(request)
-    return Explanation(decision, judge.matches(request), _hint(decision, request))
+    rulesets = judge.rulesets if isinstance(judge, Stack) else (judge,)
+    return Explanation(
+        judge.decide(request),
+        judge.matches(request),
+        tuple((ruleset.layer, ruleset.decide(request)) for ruleset in rulesets),
+        _changes(rulesets, request),
+    )
+
+
+def _changes(rulesets: tuple[Ruleset, ...], request: AnyRequest) -> tuple[Change, ...]:
+    """What every layer that does not allow it needs; nothing when one of them never will."""
+    made: tuple[Change, ...] = ()
+    for ruleset in rulesets:
+        needed = changes(ruleset, request)
+        if needed is None:
+            return ()
+        made += needed
+    return made
 
 
 def agent_text(decision: Decision, request: AnyRequest) -> str:
@@ -77,70 +110,3 @@ def agent_text(decision: Decision, request: AnyRequest) -> str:
 def retryable(code: str) -> bool:
     """Whether a denial with this code may be followed by something that is allowed."""
     return code in _RETRYABLE
-
-
-def _hint(decision: Decision, request: AnyRequest) -> str:
-    if decision.verdict == "allow" or decision.code in ("internal", "request.too_complex"):
-        return ""
-    if decision.rule == "builtin:host":
-        return _addition(decision, request)  # a broad grant does not bring it, its own does
-    if decision.layer == "builtin" or decision.code == "request.malformed":
-        return _BUILTIN.get(decision.code, "").format(quoted=json.dumps(decision.subject))
-    if decision.verdict == "escalate":
-        return f"answer the question, or remove {decision.rule}"
-    if _is_rule(decision.rule):
-        return f"remove {decision.rule}"
-    return _addition(decision, request)
-
-
-#: What lifts a built-in denial, where something does.
-_BUILTIN = {
-    "fs.read": "fs.unsafe = [{quoted}]",
-    "fs.write": "fs.unsafe = [{quoted}]",
-    "shell.hazard": "env.unsafe_allow = [{quoted}]",
-}
-
-
-def _is_rule(path: str) -> bool:
-    """Whether a path names one line of a list that denies or protects."""
-    return path.endswith("]") and any(f".{name}[" in path for name in ("deny", "protect", "read"))
-
-
-def _addition(decision: Decision, request: AnyRequest) -> str:
-    """The line to add where nothing covers the request."""
-    quoted = json.dumps(decision.subject)
-    if decision.code in ("net.host", "net.private"):
-        return f"net.allow = [{json.dumps(_destination(decision, request))}]"
-    if decision.code == "shell.args":
-        return f"{decision.rule.removeprefix('$.')} = [{json.dumps(_words(decision, request))}]"
-    if decision.code == "tool":
-        return f"tools = {{ {quoted} = true }}"
-    lines = {
-        "fs.read": f"fs.read = [{quoted}]",
-        "fs.write": f"fs.write = [{quoted}]",
-        "shell.program": f"shell.allow = [{quoted}]",
-        "shell.raw": "shell.raw = true",
-        "shell.spawn": "shell.spawn = true",
-        "env.name": f"env.allow = [{quoted}]",
-    }
-    return lines.get(decision.code, "")
-
-
-def _destination(decision: Decision, request: AnyRequest) -> str:
-    """The requested destination as a policy spells it."""
-    host, _, port = decision.subject.rpartition(":")
-    host = f"[{host}]" if ":" in host else host
-    udp = isinstance(request, ConnectRequest) and request.protocol == "udp"
-    return f"{host}:{port}{'/udp' if udp else ''}"
-
-
-def _words(decision: Decision, request: AnyRequest) -> str:
-    """The words of a command as a pattern that allows just them."""
-    if not isinstance(request, ProcessRequest) or request.argv[0] != decision.subject:
-        return "*"
-    return " ".join(_quoted(word) for word in request.argv[1:])
-
-
-def _quoted(word: str) -> str:
-    plain = word and all(c.isalnum() or c in "-_./=:@%+," for c in word)
-    return word if plain else "'" + word.replace("'", "'\\''") + "'"

@@ -18,6 +18,7 @@ __all__ = [
     "GlobTable",
     "PathGlobs",
     "argument_glob",
+    "escape",
     "glob_parts",
     "is_glob",
     "path_glob",
@@ -52,6 +53,11 @@ def is_glob(pattern: str) -> bool:
 def unescape(pattern: str) -> str:
     """The text of a pattern without stars: ``\\*`` as ``*``."""
     return pattern.replace("\\*", "*")
+
+
+def escape(text: str) -> str:
+    """The argument pattern that matches just ``text``."""
+    return text.replace("*", "\\*")
 
 
 def argument_glob(pattern: str) -> Test:

@@ -113,15 +113,24 @@ class ProcessRequest:
 
 @frozen
 class ShellRequest:
-    """A line of shell text to run in bash."""
+    """A line of shell text to run in bash.
+
+    Arguments:
+        line: exactly the text that bash gets.
+        cwd: absolute working directory.
+        spawn: whether it may outlive the call.
+        env: names the caller wants to set for it.
+    """
 
     line: str
     cwd: str = "/"
+    spawn: bool = False
+    env: tuple[str, ...] = ()
 
     @property
     def action(self) -> str:
         """The request in the asker's words, for denials and prompts."""
-        return f"shell {json.dumps(self.line)}"
+        return f"{'spawn shell' if self.spawn else 'shell'} {json.dumps(self.line)}"
 
 
 @frozen
@@ -178,11 +187,12 @@ AnyRequest = ToolRequest | ProcessRequest | ShellRequest | PathRequest | Connect
 
 @frozen
 class Match:
-    """One rule that spoke about a request: its verdict, its JSON path, its text."""
+    """One rule that spoke about a request: its verdict, JSON path and text, and its layer."""
 
     verdict: Verdict
     rule: str
     text: str = ""
+    layer: str = ""
 
 
 @frozen
@@ -227,9 +237,11 @@ class Request:
         return ProcessRequest(tuple(argv), cwd, spawn, tuple(env))
 
     @staticmethod
-    def shell(line: str, *, cwd: str = "/") -> ShellRequest:
+    def shell(
+        line: str, *, cwd: str = "/", spawn: bool = False, env: Iterable[str] = ()
+    ) -> ShellRequest:
         """A line of shell text."""
-        return ShellRequest(line, cwd)
+        return ShellRequest(line, cwd, spawn, tuple(env))
 
     @staticmethod
     def tool(

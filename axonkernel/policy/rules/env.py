@@ -68,7 +68,7 @@ class EnvRules:
             for rule in self._allow.find(name):
                 yield Match("allow", rule.path, rule.text)
         for rule in self._floor.find(name):
-            yield Match("allow", rule.path, rule.text)
+            yield Match("allow", rule.path, rule.text, "builtin")
 
 
 def hazard(name: str) -> Decision:

@@ -17,7 +17,7 @@ from attrs import frozen
 from axonkernel.policy.controls import control_path
 from axonkernel.policy.globs import PathGlobs, is_glob, unescape
 from axonkernel.policy.match import normalize
-from axonkernel.policy.model import FsPolicy
+from axonkernel.policy.model import FsPolicy, Verdict
 from axonkernel.policy.protect import DEFAULT_PROTECT, DEVICES, NEVER_BROUGHT
 from axonkernel.policy.request import Decision, Match, PathRequest
 from axonkernel.policy.tables import Rule, ancestors, rules
@@ -184,7 +184,8 @@ class FsRules:
             entry = self.entries.get(folder)
             if entry is not None and entry.level is not None:
                 enough = entry.level >= (WRITE if request.write else READ)
-                yield Match("allow" if enough else "deny", entry.rule.path, entry.rule.text)
+                verdict: Verdict = "allow" if enough else "deny"
+                yield Match(verdict, entry.rule.path, entry.rule.text, entry.layer)
             if request.write and entry is not None and entry.protected is not None:
                 yield Match("deny", entry.protected.path, entry.protected.text)
         if request.write:
