@@ -162,10 +162,9 @@ def fork_warden() -> Channel:
     ours, theirs = pair()
     if os.fork() == 0:
         os.setsid()  # ^C is for the supervisor to judge
-        from axonkernel.box import nft, warden
+        from axonkernel.box import warden
 
         ours.close()
-        nft.warm_up()
         warden.serve(theirs)
     theirs.close()
     return ours

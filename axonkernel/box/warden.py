@@ -6,7 +6,7 @@ it ended. It is single-threaded, because entering a user namespace demands it an
 box dies with the thread that started it (facts 1.2, 1.5). When the supervisor's end of the
 channel closes, the box is killed.
 
-Standard library only; nftables is imported when a table is to be loaded.
+Standard library only; what loads the table is imported while bwrap makes its namespaces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import signal
 import time
 from typing import NoReturn
 
-from axonkernel.box import cgroup, gate, nft
+from axonkernel.box import cgroup, gate
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.clock import WallClock
 from axonkernel.box.link import Link
@@ -80,6 +80,8 @@ class _Warden:
             if self.plan.net is not None and self.plan.net.link != "none":
                 self.link = Link(self.plan.net.link, foreign=self.plan.run_as is not None)
             self.bwrap = spawn(program, self.plan, self.command, given)
+            if self.plan.net is not None:
+                _ready_tables()
             stage = "mounts"
             self.init = _child_pid(self.bwrap.status)
             stage = "table"
@@ -112,6 +114,8 @@ class _Warden:
         os.close(network)
         os.close(owner)
         _wait_for_uid()
+        from axonkernel.box import nft
+
         nft.load(nft.ruleset(self.plan.net))
         if self.link is not None:
             self.link.up(os.getpid())  # after the table: there is no moment without it
@@ -211,6 +215,13 @@ class _Warden:
             gate.reap_until(self.bwrap.pid)
         self._finish(BoxResult(_EXIT_CODES.get(stage, 125), "launch", stage, message))
 
+    def _refused(self) -> tuple[tuple[str, str, int], ...]:
+        if self.plan.net is None:
+            return ()
+        from axonkernel.box import nft
+
+        return nft.read_refused()
+
     def _report(self) -> None:
         counters = self.group.counters() if self.group is not None else cgroup.Counters()
         code = _exit_code(self.bwrap.status, self.reaped[self.bwrap.pid])
@@ -225,7 +236,7 @@ class _Warden:
                 peak_memory_bytes=counters.peak_memory_bytes,
                 peak_pids=counters.peak_pids,
                 oom=oom,
-                denied=tuple(nft.read_refused()) if self.plan.net is not None else (),
+                denied=self._refused(),
             )
         )
 
@@ -239,6 +250,13 @@ class _Warden:
             self.control.send({"event": "ended", "result": list(result)})
         if self.link is not None:
             self.link.wait()  # the kernel takes 20 to 40 ms to undo it; nobody waits for that
+
+
+def _ready_tables() -> None:
+    """Load the binding, unless the helper has: bwrap is busy on another processor."""
+    from axonkernel.box import nft
+
+    nft.warm_up()
 
 
 def _wait_for_uid() -> None:
