@@ -30,7 +30,12 @@ def request_fields(request: AnyRequest) -> dict[str, Any]:
     if isinstance(request, PathRequest):
         return {"write" if request.write else "read": request.path}
     if isinstance(request, ShellRequest):
-        return {"shell": request.line, "cwd": request.cwd}
+        return {
+            "shell": request.line,
+            "cwd": request.cwd,
+            "spawn": request.spawn,
+            "env": list(request.env),
+        }
     if isinstance(request, ConnectRequest):
         connect = {"connect": [request.host, request.port, request.protocol]}
         return connect if request.address is None else {**connect, "address": request.address}

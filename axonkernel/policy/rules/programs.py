@@ -51,14 +51,20 @@ class Program(NamedTuple):
         return tuple(path for path in (self.path, self.resolved) if path)
 
 
-def program_of(command: SimpleCommand, cwd: str) -> Program:
-    """The spellings of a command's program. Raises ValueError for a relative ``cwd``."""
+def program_of(command: SimpleCommand) -> Program:
+    """The spellings of a command's program.
+
+    A relative path in a folder that is not known is no path that can be granted. Raises
+    ValueError for a relative folder.
+    """
     spelled = command.program
     resolved = None if command.resolved is None else normalize(command.resolved)
     if "/" not in spelled:
         return Program(spelled, "", True, False, resolved)
     absolute = spelled.startswith("/")
-    path = normalize(spelled if absolute else f"{cwd}/{spelled}")
+    if command.cwd is None and not absolute:
+        return Program("", normalize(f"/{spelled}"), False, False, resolved)
+    path = normalize(spelled if absolute else f"{command.cwd}/{spelled}")
     return Program("", path, ".." not in spelled.split("/"), absolute, resolved)
 
 

@@ -18,8 +18,9 @@ from axonkernel.policy.request import Decision, Match, ProcessRequest, ShellRequ
 from axonkernel.policy.rules.env import EnvRules, hazard
 from axonkernel.policy.rules.programs import Program, ProgramTable, program_of
 from axonkernel.policy.rules.words import WordsRules
+from axonkernel.policy.shell.faults import LineFault, TooComplex
 from axonkernel.policy.tables import rules
-from axonkernel.policy.wellformed import malformed_name
+from axonkernel.policy.wellformed import malformed_name, too_complex
 
 __all__ = ["STANDARD_PATH", "ShellRules"]
 
@@ -60,32 +61,36 @@ class ShellRules:
         ]
         self._words = GlobTable(words)
 
-    def judge(self, request: ProcessRequest) -> Decision:
-        """The verdict on a program with its words."""
+    def judge(self, request: ProcessRequest | ShellRequest) -> Decision:
+        """The verdict on a program with its words, or on all of a line."""
         try:
             commands = commands_of(request)
-        except ValueError as error:
-            return Decision(
-                "deny", "request.too_complex", "builtin:caps", "builtin", "", str(error)
-            )
-        decisions = [self._command(command, request.cwd) for command in commands]
+        except LineFault as error:
+            return self._unread(request, error)
+        decisions = [self._command(command) for command in commands if command.runs]
         decisions += map(self._assigned, request.env)
         for command in commands:
             decisions += map(self._assigned, command.assigns)
         if request.spawn and not self._spawn:
             decisions.append(
-                Decision("deny", "shell.spawn", "$.shell.spawn", self._layer, request.argv[0])
+                Decision("deny", "shell.spawn", "$.shell.spawn", self._layer, _subject(request))
             )
+        if not decisions:
+            return Decision("allow", "shell.raw", "$.shell", self._layer, "", "it runs nothing")
         return decisions[0] if len(decisions) == 1 else strictest(decisions)
 
     def judge_line(self, request: ShellRequest) -> Decision | None:
-        """The denial of a line that needs a shell; None for one that is just words."""
-        if not needs_shell(request.line):
+        """The denial of a line that needs a shell where none may run; else None."""
+        if self._raw or not needs_shell(request.line):
             return None
         detail = "it has shell syntax and shell.raw is false"
-        if self._raw:
-            detail = "shell lines are not analysed yet; run its programs one by one"
-        return Decision("deny", "shell.raw", "$.shell.raw", self._layer, request.line[:200], detail)
+        return Decision("deny", "shell.raw", "$.shell.raw", self._layer, _subject(request), detail)
+
+    def _unread(self, request: ProcessRequest | ShellRequest, error: LineFault) -> Decision:
+        """The denial of what cannot be analysed; no rule is asked."""
+        if isinstance(error, TooComplex):
+            return too_complex(str(error))
+        return Decision("deny", "shell.raw", "builtin", "builtin", _subject(request), str(error))
 
     def _assigned(self, name: str) -> Decision:
         if malformed_name(name):
@@ -96,10 +101,10 @@ class ShellRules:
             return hazard(name)
         return Decision("allow", "env.name", "$.env", "default", name)
 
-    def _command(self, command: SimpleCommand, cwd: str) -> Decision:
+    def _command(self, command: SimpleCommand) -> Decision:
         if not command.program:
             return self._hidden(command)
-        program = program_of(command, cwd)
+        program = program_of(command)
         if denied := self._deny.covering(program):
             return self._decision("deny", "shell.program", min(denied).path, command)
         if self._any_program:
@@ -154,12 +159,12 @@ class ShellRules:
     ) -> Decision:
         return Decision(verdict, code, rule, self._layer, command.program, detail)
 
-    def matches(self, request: ProcessRequest) -> Iterator[Match]:
+    def matches(self, request: ProcessRequest | ShellRequest) -> Iterator[Match]:
         """Every rule about any of the commands."""
         for command in commands_of(request):
             if not command.program:
                 continue
-            program = program_of(command, request.cwd)
+            program = program_of(command)
             for rule in self._deny.covering(program):
                 yield Match("deny", rule.path, rule.text)
             if self._any_program:
@@ -171,3 +176,8 @@ class ShellRules:
         if self._env is not None:
             for name in request.env:
                 yield from self._env.matches(name)
+
+
+def _subject(request: ProcessRequest | ShellRequest) -> str:
+    """What a denial of the whole request is about."""
+    return request.argv[0] if isinstance(request, ProcessRequest) else request.line[:200]

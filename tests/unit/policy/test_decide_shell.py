@@ -327,12 +327,12 @@ def test_a_line_without_shell_syntax_is_its_words() -> None:
     assert line("x" * (1 << 21), allow=True).code == "request.too_complex"
 
 
-@pytest.mark.parametrize("raw", [True, False])
-def test_a_line_with_shell_syntax_is_denied(raw: bool) -> None:
-    """Without ``raw`` by rule, with it until lines are analysed (PM-01)."""
+def test_a_line_with_shell_syntax_needs_raw() -> None:
+    """Without ``raw`` it is denied by rule, whatever may run; with it the rules are asked."""
     for text in ("git log && curl x", "git $(curl x)", "A=1 git", "export A; git"):
-        decision = line(text, allow=True, raw=raw)
+        decision = line(text, allow=True)
         assert (decision.verdict, decision.code) == ("deny", "shell.raw")
+        assert line(text, allow=True, raw=True).verdict == "allow"
 
 
 def test_absent_empty_and_closed_differ() -> None:

@@ -1,0 +1,139 @@
+"""Simple commands: assignments, words and redirections."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from axonkernel.policy.shell.documents import Documents
+from axonkernel.policy.shell.faults import LineFault
+from axonkernel.policy.shell.names import ASSIGNMENT
+from axonkernel.policy.shell.source import Source
+from axonkernel.policy.shell.tree import Assignment, Node, Redirection, Simple, Word
+from axonkernel.policy.shell.words import Words
+
+__all__ = ["SimpleCommands", "is_number"]
+
+#: A redirection operator, with the descriptor it is for.
+_OPERATOR: Final = re.compile(r"&>>?|[0-9]*(<<<|<<-|<<|<&|<>|<(?!\()|>>|>&|>\||>(?!\())")
+#: A descriptor that bash chooses and stores in a variable.
+_CHOSEN: Final = re.compile(r"\{[^ \t\n|&;()<>]*\}[<>]")
+#: What a copied descriptor looks like.
+_DESCRIPTOR: Final = re.compile(r"[0-9]+-?|-")
+_NUMBER: Final = re.compile(r"-?[0-9]+")
+
+
+class SimpleCommands:
+    """Reads simple commands from a source."""
+
+    def __init__(self, source: Source, words: Words, documents: Documents) -> None:
+        self._source = source
+        self._words = words
+        self._documents = documents
+
+    def read(self) -> Simple:
+        """The command at the position, up to the operator that ends it.
+
+        Stops before an opening parenthesis too. Raises Unparsable where no command starts.
+        """
+        source, start = self._source, self._source.at
+        building = _Building()
+        while self._more():
+            if self._redirection(building):
+                pass
+            elif not building.words and (match := ASSIGNMENT.match(source.text, source.at)):
+                building.assign(match, self._word())
+            else:
+                building.words.append(self._word())
+            source.skip_blanks()
+        if building.empty:
+            raise source.unexpected()
+        return building.simple(start)
+
+    def named(self) -> Simple:
+        """The name behind ``function``."""
+        self._source.skip_blanks()
+        word = self._word()
+        self._source.skip_blanks()
+        return Simple(word.at, (word,))
+
+    def redirections(self, start: int) -> Simple | None:
+        """The redirections of a compound command, or None."""
+        building = _Building()
+        self._source.skip_blanks()
+        while self._redirection(building):
+            self._source.skip_blanks()
+        return None if building.empty else building.simple(start)
+
+    def _more(self) -> bool:
+        """Whether a word or redirection stands at the position."""
+        source = self._source
+        character = source.peek()
+        if character in ("", "\n", ";", "|", ")", "(", "#"):
+            return False
+        return character != "&" or source.peek(1) == ">"
+
+    def _word(self) -> Word:
+        word = self._words.read()
+        self._documents.refuse_newline(word.raw)
+        return word
+
+    def _redirection(self, building: _Building) -> bool:
+        """Read a redirection; False where none starts."""
+        source = self._source
+        if _CHOSEN.match(source.text, source.at, source.end):
+            raise LineFault("a redirection to a descriptor that bash chooses")
+        match = _OPERATOR.match(source.text, source.at, source.end)
+        if match is None:
+            return False
+        building.redirected = True
+        source.at = match.end()
+        operator = match[1] or match[0]
+        source.skip_blanks()
+        if operator in ("<<", "<<-"):
+            self._documents.announce(strip=operator == "<<-")
+            return True
+        target = self._word()
+        building.inner += target.inner
+        if operator == "<<<" or not target.file:
+            return True
+        if operator in ("<&", ">&") and target.known and _DESCRIPTOR.fullmatch(target.text):
+            return True
+        building.redirects.append(Redirection(target, operator not in ("<", "<&")))
+        return True
+
+
+def is_number(word: Word, value: str) -> bool:
+    """Whether ``value``, the end of a word, can be nothing but a whole number."""
+    if word.known:
+        return _NUMBER.fullmatch(value) is not None
+    return value.startswith("$((") and value.endswith("))") and value.count("$((") == 1
+
+
+class _Building:
+    """A simple command while it is read."""
+
+    def __init__(self) -> None:
+        self.words: list[Word] = []
+        self.assigns: list[Assignment] = []
+        self.redirects: list[Redirection] = []
+        self.inner: list[Node] = []
+        self.redirected = False
+
+    @property
+    def empty(self) -> bool:
+        return not (self.words or self.assigns or self.redirected)
+
+    def assign(self, match: re.Match[str], word: Word) -> None:
+        if match[2] is not None:
+            raise LineFault("an assignment with a subscript")
+        value = word.text[match.end() - match.start() :]
+        numeric = is_number(word, value) and not match[0].endswith("+=")
+        self.assigns.append(Assignment(match[1], word.at, numeric))
+        self.inner += word.inner
+
+    def simple(self, start: int) -> Simple:
+        inner = [*self.inner, *(node for word in self.words for node in word.inner)]
+        return Simple(
+            start, tuple(self.words), tuple(self.assigns), tuple(self.redirects), tuple(inner)
+        )
