@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from axonkernel.cli import main
+from axonkernel.cli import start
 
 if __name__ == "__main__":
-    sys.exit(main())
+    start()

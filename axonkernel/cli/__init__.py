@@ -1,9 +1,9 @@
 """The ``axonkernel`` command: find the subcommand by its name and run only that.
 
-Nothing but ``os``, ``sys`` and ``importlib`` is imported up here, since every ``axonkernel exec`` pays
-for it. A subcommand is the module of its name in this package. It has either
-``main(argv) -> int``, which reads its own arguments, or ``add_arguments(parser)`` and
-``run(args) -> int``, driven by :mod:`axonkernel.cli.args`.
+Nothing but ``os``, ``sys`` and ``importlib`` is imported up here, since every
+``axonkernel exec`` pays for it. A subcommand is the module of its name in this package. It
+has either ``main(argv) -> int``, which reads its own arguments, or ``add_arguments(parser)``
+and ``run(args) -> int``, driven by :mod:`axonkernel.cli.args`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import sys
 from importlib import import_module
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "main", "start"]
 
 #: Subcommands, in the order a new user needs them, each with its one line.
 COMMANDS = {
@@ -54,6 +54,19 @@ The policy is --policy FILE, or axon.config.py, policy.toml or policy.json here 
 exit codes: 0 done; 2 wrong usage; 78 bad policy; 125 no box; explain: 10 deny, 11 escalate.
 `axonkernel COMMAND --help` tells more about one command; `axonkernel --version` the version.
 """
+
+
+def start() -> None:
+    """What a shell starts: :func:`main`, and the end of the process."""
+    code = main()
+    if sys.argv[1:2] != ["exec"]:
+        sys.exit(code)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:  # nobody reads any more
+        pass
+    os._exit(code)  # taking the interpreter apart costs each boxed command 3 ms
 
 
 def main(argv: list[str] | None = None) -> int:
