@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from attrs import evolve
 
 from axonkernel.errors import ToolError
 from axonkernel.paths import resolve
+from axonkernel.policy.commands import SimpleCommand, commands_of
 from axonkernel.policy.request import (
     AnyRequest,
     PathRequest,
@@ -15,6 +17,9 @@ from axonkernel.policy.request import (
     ShellRequest,
     ToolRequest,
 )
+from axonkernel.policy.rules.opened import path_of
+from axonkernel.policy.shell import LineFault
+from axonkernel.policy.wellformed import MOST_TEXT
 from axonkernel.process import Lookup
 from axonkernel.tools import ToolRegistry
 
@@ -43,7 +48,7 @@ class Canonical:
         if isinstance(request, ProcessRequest):
             return self._process(request)
         if isinstance(request, ShellRequest):
-            return evolve(request, cwd=resolve(request.cwd, self.cwd))
+            return self._line(request)
         if isinstance(request, ToolRequest) and not request.subjects:
             return self._tool(request)
         return request
@@ -52,6 +57,27 @@ class Canonical:
         cwd = resolve(request.cwd, self.cwd)
         found = self.lookup.find(request.argv[0], cwd) if request.argv else None
         return evolve(request, cwd=cwd, resolved=found.file if found else None)
+
+    def _line(self, request: ShellRequest) -> ShellRequest:
+        """The files behind the programs and redirections of a line that can be read."""
+        request = evolve(request, cwd=resolve(request.cwd, self.cwd), files=())
+        if len(request.line) > MOST_TEXT or "\0" in request.line:
+            return request  # not looked at: it is denied
+        files: dict[str, str] = {}
+        with suppress(LineFault):
+            for command in commands_of(request):
+                files |= self._files(command)
+        return evolve(request, files=tuple(sorted(files.items())))
+
+    def _files(self, command: SimpleCommand) -> dict[str, str]:
+        files: dict[str, str] = {}
+        if command.program and command.cwd is not None:
+            found = self.lookup.find(command.program, command.cwd).file
+            files |= {command.program: found} if found else {}
+        for redirect in command.redirects:
+            if (path := path_of(redirect, command)) is not None:
+                files[path] = resolve(path, "/")
+        return files
 
     def _tool(self, request: ToolRequest) -> ToolRequest:
         tool = self.tools.get(request.name)

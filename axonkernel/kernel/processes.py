@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 from attrs import frozen
 
-from axonkernel.blocks import BASH_ENVIRONMENT, bash_words
+from axonkernel.blocks import BASH_ENVIRONMENT, bash_words, foreign_locale
 from axonkernel.errors import AxonError, LimitExceeded, ToolError
 from axonkernel.paths import resolve
 from axonkernel.policy.match import needs_shell, split_words
@@ -154,10 +154,12 @@ class Processes:
         request = ProcessRequest(argv, self._core.cwd, resolved=located.file)
         return _Plan(request, located, argv, {}, self._core.cwd)
 
-    def line(self, text: str, *, cwd: str = ".", env: Env = None) -> _Plan:
+    def line(self, text: str, *, cwd: str = ".", env: Env = None, spawn: bool = False) -> _Plan:
         """A line for bash. Raises PolicyDenied where there is no bash to run it."""
         folder = resolve(cwd, self._core.cwd)
-        request = ShellRequest(text, folder)
+        names = tuple(sorted(env or ()))
+        request = self._core.canonical(ShellRequest(text, folder, spawn, names))
+        assert isinstance(request, ShellRequest)
         located = self._core.lookup.find("bash", folder)
         if located.file is None:
             detail = "there is no bash, the one shell whose lines are judged"
@@ -170,7 +172,10 @@ class Processes:
     ) -> _Plan:
         if isinstance(command, str):
             if raw and (needs_shell(command) or scope.policy.shell is None):
-                return self.line(command, cwd=cwd, env=env)
+                line = self.line(command, cwd=cwd, env=env, spawn=spawn)
+                if spawn:
+                    self._refuse_one_too_many(line.request, scope)
+                return line
             # Plain words run as words also where a shell would be allowed: their program is
             # found, judged and run as one file.
             argv = self._split(command, cwd)
@@ -196,7 +201,7 @@ class Processes:
             if not name or "=" in name or "\0" in name + value:
                 raise self._refused(request, "request.malformed", "a variable is not well formed")
 
-    def _refuse_one_too_many(self, request: ProcessRequest, scope: Scope) -> None:
+    def _refuse_one_too_many(self, request: ProcessRequest | ShellRequest, scope: Scope) -> None:
         shell = scope.policy.shell
         cap = shell.spawn if shell is not None else None
         if cap and len(self._core.closing) >= cap:
@@ -214,13 +219,20 @@ class Processes:
             program=plan.program,
             cwd=plan.cwd,
             env=plan.env,
-            without_env=BASH_ENVIRONMENT if isinstance(plan.request, ShellRequest) else (),
+            without_env=self._not_for_bash(plan),
             stays=policy.shell is None or policy.shell.spawn != 0,
         )
         launcher = self._core.launcher() if boxed else None
         # Children look for programs where the judged name was looked for.
         path = self._core.lookup.path if policy.shell is not None else ()
         return Call(start, Place(policy, launcher, self._core.environ, path), data, timeout_s)
+
+    def _not_for_bash(self, plan: _Plan) -> tuple[str, ...]:
+        """What would make bash read a line in another way than it was judged."""
+        if not isinstance(plan.request, ShellRequest):
+            return ()
+        locale = foreign_locale({**self._core.environ, **plan.env})
+        return BASH_ENVIRONMENT if plan.request.line.isascii() else (*BASH_ENVIRONMENT, *locale)
 
     def _run(self, call: Call, identity: str) -> ProcessResult:
         try:

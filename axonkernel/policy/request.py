@@ -120,12 +120,15 @@ class ShellRequest:
         cwd: absolute working directory.
         spawn: whether it may outlive the call.
         env: names the caller wants to set for it.
+        files: pairs of a spelling (a program's name, the absolute path of a redirection) and
+            the symlink-free file it stands for, where known.
     """
 
     line: str
     cwd: str = "/"
     spawn: bool = False
     env: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
 
     @property
     def action(self) -> str:

@@ -29,9 +29,7 @@ _BRACED: Final = re.compile(
     re.VERBOSE,
 )
 _ARITHMETIC: Final = re.compile(r"[0-9A-Za-z_ \t+\-*/%<>=!&|^~?:,()$;]*")
-_NAME: Final = re.compile(
-    r"\$?(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\$[#?$]|0[xX][0-9a-fA-F]+|[0-9]+"
-)
+_NAME: Final = re.compile(r"\$?(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\$[#?$]|0[xX][0-9a-fA-F]+|[0-9]+")
 
 
 def braced_end(text: str, at: int, end: int) -> int:

@@ -141,9 +141,7 @@ def _require_numbers(grammar: Grammar, root: Node, simples: tuple[Simple, ...]) 
                 for each in node.assigns
                 if each.numeric
             )
-    texts = {
-        each.name for simple in simples for each in _assignments(simple) if not each.numeric
-    }
+    texts = {each.name for simple in simples for each in _assignments(simple) if not each.numeric}
     for name, at in grammar.numbers:
         if name in texts or not any(s.name == name and s.start <= at < s.end for s in settled):
             raise LineFault(f"arithmetic over {name}, which is not known to be a number")
