@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from axonkernel.errors import AxonError
+from axonkernel.errors import AxonError, PolicyError
 from axonkernel.kernel import Handler, Kernel
 from axonkernel.kernel.core import AuditTarget, policy_from
+from axonkernel.policy.known import unknown_tools
 from axonkernel.policy.model import Policy
 from axonkernel.tools import ToolRegistry, builtin_tools
 
@@ -71,7 +72,11 @@ class Agent:
         audit: AuditTarget = None,
         **options: Any,
     ) -> Kernel:
-        """A kernel for this agent in this process; ``options`` are those of ``Kernel``."""
+        """A kernel for this agent in this process; ``options`` are those of ``Kernel``.
+
+        Raises PolicyError where the policy has rules for tools that are not registered.
+        """
+        self._refuse_unknown_tools()
         return Kernel(
             self.policy,
             cwd=options.pop("cwd", self.base),
@@ -99,12 +104,17 @@ class Agent:
         from axonkernel.supervisor import run_agent
 
         try:
+            self._refuse_unknown_tools()
             code = run_agent(self)
         except AxonError as error:
             sys.stderr.write(f"axonkernel: {error}\n")
             raise SystemExit(error.exit_code) from error
         if code:
             sys.exit(code)
+
+    def _refuse_unknown_tools(self) -> None:
+        if faults := unknown_tools(self.policy, (tool.name for tool in self.tools)):
+            raise PolicyError(faults, f"agent {self.name}")
 
 
 def define_agent(

@@ -38,7 +38,7 @@ def evaluate_python(path: str, content: bytes | None = None) -> dict[str, Any]:
 
     Returns:
         ``name``, ``policy`` (data as ``parse`` takes it) and ``base`` (a folder), each None
-        where the call did not give it.
+        where the call did not give it, and ``tools``, the names the file itself registers.
 
     Raises:
         PolicyError: it failed, took too long, or does not call ``define_agent`` exactly once.
@@ -59,7 +59,7 @@ def evaluate_python(path: str, content: bytes | None = None) -> dict[str, Any]:
             f"calls define_agent {count} times, and must call it once",
             "agent = define_agent(name=..., policy={...})",
         )
-    return {key: agents[0].get(key) for key in ("name", "policy", "base")}
+    return {key: agents[0].get(key) for key in ("name", "policy", "base", "tools")}
 
 
 def _run_boxed(path: str, text: bytes) -> bytes:

@@ -17,8 +17,9 @@ from axonkernel.config.read import read_data
 from axonkernel.config.source import Source, discover, home_folder, read_source, shown
 from axonkernel.config.trust import Trust, TrustStore, from_environment, require_trust
 from axonkernel.errors import Fault, PolicyError
+from axonkernel.policy.known import unknown_tools
 from axonkernel.policy.model import Policy
-from axonkernel.policy.parse import parse
+from axonkernel.policy.parse import collect
 
 __all__ = [
     "LoadedPolicy",
@@ -115,13 +116,13 @@ def load(
 def read_policy_data(source: Source) -> dict[str, Any]:
     """The data in ``source``, a Python configuration evaluated, as :func:`load` parses it.
 
-    Returns ``name`` (of the agent), ``policy`` and ``base``, the first and last None where
-    not given. Trust is the caller's matter.
+    Returns ``name`` (of the agent), ``policy``, ``base`` and ``tools`` (registered in the
+    file), each None where not given. Trust is the caller's matter.
     """
     if source.kind == "python":
         return evaluate_python(source.path, source.content)
     data = read_data(source.content, source.kind, shown(source.path))
-    return {"name": None, "policy": data, "base": None}
+    return {"name": None, "policy": data, "base": None, "tools": None}
 
 
 def data_digest(data: Any) -> str:
@@ -193,13 +194,18 @@ def parse_source(source: Source, data: dict[str, Any]) -> Policy:
     """The policy in ``data``, which :func:`read_policy_data` read from ``source``.
 
     Raises:
-        PolicyError: every fault in it.
+        PolicyError: every fault in it, rules for tools there are not among them.
     """
     if data["policy"] is None:
         return Policy(declared=False)
     base = data["base"] if isinstance(data["base"], str) else ""
     folder = os.path.realpath(os.path.join(source.folder, base))
-    return parse(data["policy"], base=folder, home=home_folder(), source=shown(source.path))
+    policy, faults = collect(data["policy"], base=folder, home=home_folder())
+    if policy is not None and data["tools"]:
+        faults += unknown_tools(policy, map(str, data["tools"]))
+    if policy is None or faults:
+        raise PolicyError(faults, shown(source.path))
+    return policy
 
 
 def policy_required(asked: bool | None = None) -> bool:

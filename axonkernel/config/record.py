@@ -1,7 +1,7 @@
 """Runs ``axon.config.py`` inside a closed box and sends back what ``define_agent`` was given.
 
 Started as a script, standard library only. Standard input is the configuration's text,
-descriptor 3 takes one JSON document: ``{"agents": [{"name", "policy", "base"}, ...]}`` or
+descriptor 3 takes one JSON document: ``{"agents": [{"name", "policy", "base", "tools"}]}`` or
 ``{"error": text, "line": number}``. The functions of the configuration are never called.
 """
 
@@ -27,7 +27,12 @@ class Recorded:
     """Stands where the agent would: every attribute decorates, every call does nothing."""
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
-        pass
+        self._tools: list[str] = []
+
+    def tool(self, name: Any, *args: Any, **keywords: Any) -> Any:
+        """Note the name of a tool."""
+        self._tools.append(str(name))
+        return _decorate
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -88,8 +93,9 @@ def _recorder(agents: list[dict[str, Any]]) -> Callable[..., Recorded]:
     ) -> Recorded:
         if policy is not None and not isinstance(policy, dict):
             policy = _as_data(policy)
-        agents.append({"name": name, "policy": policy, "base": base})
-        return Recorded()
+        agent = Recorded()
+        agents.append({"name": name, "policy": policy, "base": base, "tools": agent._tools})
+        return agent
 
     return define_agent
 

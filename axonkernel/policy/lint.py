@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from axonkernel.policy.broad import broad_grants
 from axonkernel.policy.dead import dead_rules
 from axonkernel.policy.faults import step
+from axonkernel.policy.known import unknown_builtins
 from axonkernel.policy.lookalikes import deception
 from axonkernel.policy.model import Policy
 from axonkernel.policy.parse import unparse
@@ -23,7 +24,7 @@ def lints(policy: Policy) -> tuple[Lint, ...]:
     """Every remark about ``policy``: open blocks, broad grants, dead rules, odd texts."""
     if not policy.declared:
         return (Lint("unrestricted", "$", "no policy: the agent may do what you may do"),)
-    looks = (_open_blocks, broad_grants, dead_rules, _odd_texts)
+    looks = (_open_blocks, broad_grants, dead_rules, _unknown_tools, _odd_texts)
     return tuple(lint for look in looks for lint in look(policy))
 
 
@@ -35,6 +36,12 @@ def _open_blocks(policy: Policy) -> Iterator[Lint]:
             yield Lint(
                 "open", f"$.{name}", "is not declared, so it is open", f"{name} = false closes it"
             )
+
+
+def _unknown_tools(policy: Policy) -> Iterator[Lint]:
+    for fault in unknown_builtins(policy):
+        message = f"{fault.value} is no built-in tool"
+        yield Lint("unknown-tool", fault.path, message, fault.hint)
 
 
 def _odd_texts(policy: Policy) -> Iterator[Lint]:

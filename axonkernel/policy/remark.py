@@ -19,6 +19,7 @@ LintCode = Literal[
     "open",
     "over-broad",
     "socket-variable",
+    "unknown-tool",
     "unrestricted",
 ]
 

@@ -284,9 +284,9 @@ def question(name="mark", **changes):
 
 def test_a_forged_question_about_a_denied_call_is_not_asked(project: Project) -> None:
     """The supervisor judges it again: nobody sees a prompt, nothing is answered but no."""
-    policy = {**ASKING, "tools": {"mark": False, "ask": "escalate"}}
+    policy = {**ASKING, "tools": {"mark": False, "fs": "escalate"}}
     body = "send({'type': 'ask', 'number': 900, 'question': question()}); time.sleep(1)"
-    project.agent(policy, body, before=FORGE)
+    project.agent(policy, body, before=MARK + FORGE)
     with project.on_terminal("agent.py") as run:
         ended = run.ended()
         assert (ended.code, run.seen) == (0, "")
@@ -296,7 +296,7 @@ def test_a_forged_question_about_a_denied_call_is_not_asked(project: Project) ->
 def test_a_question_past_the_kernel_shows_the_true_rule(project: Project) -> None:
     """The positive twin: what does escalate is asked, with the supervisor's own words."""
     body = "send({'type': 'ask', 'number': 900, 'question': question()}); time.sleep(3)"
-    project.agent(ASKING, body, before=FORGE)
+    project.agent(ASKING, body, before=MARK + FORGE)
     with project.on_terminal("agent.py") as run:
         run.wait_for(PROMPT)
         assert "$.tools.mark" in run.seen and "FORGED" not in run.seen
@@ -357,7 +357,7 @@ def test_a_flood_of_questions_does_not_drown_the_supervisor(project: Project) ->
     open("out/sent", "w").close()
     time.sleep(2)
     """
-    project.agent({**ASKING, "escalation": {"timeout": "1s"}}, body, before=FORGE)
+    project.agent({**ASKING, "escalation": {"timeout": "1s"}}, body, before=MARK + FORGE)
     process = processes.start(
         [sys.executable, "agent.py"], cwd=project.folder, env=project.env,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -384,7 +384,7 @@ def test_a_forged_record_cannot_pass_for_the_supervisors(project: Project) -> No
           "fields": fields})
     return "sent"
     """
-    project.agent(CLOSED, body, before=FORGE)
+    project.agent(CLOSED, body, before=MARK + FORGE)
     assert project.run_agent().out == "sent\n"
     record = next(r for r in project.records() if r["kind"] == "escalation.answered")
     assert (record["source"], record["note"]) == ("box", "n") and record["at"] > 0

@@ -60,7 +60,8 @@ agent.run()
 if __name__ == "__main__":
     open({str(marker)!r}, "w")
 """
-    agent = {"name": "reviewer", "policy": {"fs": {"read": ["src"]}}, "base": None}
+    policy = {"fs": {"read": ["src"]}}
+    agent = {"name": "reviewer", "policy": policy, "base": None, "tools": ["notes.append"]}
     assert recorded(tmp_path, text) == {"agents": [agent]}
     assert not marker.exists()
 
@@ -172,6 +173,27 @@ def test_the_entry_and_the_name_are_known(tmp_path: Path, monkeypatch: pytest.Mo
     assert loaded.policy.fs.read == (str(tmp_path / "sub" / "src"),)
 
 
+def test_rules_for_tools_the_file_does_not_register_are_faults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it registers any: then a name that is none of them is a slip."""
+    path = tmp_path / "axon.config.py"
+    path.write_text("")
+    path.chmod(0o644)
+    policy = {"default": "deny", "tools": {"notes.apend": True, "fs.read": True}}
+    agent = {"name": "a", "policy": policy, "base": None, "tools": ["notes.append"]}
+    as_evaluated(monkeypatch, {"agents": [agent]})
+    with pytest.raises(PolicyError) as caught:
+        load(str(path), profiles=())
+    assert [(fault.path, fault.hint) for fault in caught.value.faults] == [
+        ("$.tools.notes.apend", '"notes.append"')
+    ]
+    as_evaluated(monkeypatch, {"agents": [{**agent, "tools": ["notes.apend"]}]})
+    assert load(str(path), profiles=()).policy.tools is not None
+    as_evaluated(monkeypatch, {"agents": [{**agent, "tools": []}]})
+    assert load(str(path), profiles=()).policy.tools is not None
+
+
 def test_a_changed_neighbour_takes_the_trust_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +203,7 @@ def test_a_changed_neighbour_takes_the_trust_away(
     path.write_text("import names\n")
     path.chmod(0o644)
     store = TrustStore(str(tmp_path / "state" / "trust.json"))
-    before = {"name": None, "policy": {"default": "deny"}, "base": None}
+    before = {"name": None, "policy": {"default": "deny"}, "base": None, "tools": []}
     store.add(read_source(str(path), found=True), data_digest(before))
     as_evaluated(monkeypatch, {"agents": [before]})
     options: dict[str, Any] = {"start": str(tmp_path), "profiles": (), "store": store}
