@@ -1,6 +1,6 @@
 """Find allowed programs on the host, with all they need to start.
 
-Touches the file system, reads only. Standard library only.
+Touches the file system, reads only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from axonkernel.box.floor import NEEDS
+from axonkernel.policy.profiles import needs_of
 
 __all__ = ["Program", "find_program", "search_path", "with_needs"]
 
@@ -122,7 +122,7 @@ def with_needs(
 ) -> tuple[tuple[Program, ...], tuple[str, ...]]:
     """The programs with those they bring, and the folders they read.
 
-    A script brings its interpreter; profiles (floor.NEEDS) name the rest.
+    A script brings its interpreter; profiles name the rest.
     """
     found: dict[str, Program] = {}
     folders: dict[str, None] = {}
@@ -152,7 +152,7 @@ def _needs(program: Program) -> Iterator[str]:
     for name in sorted(names):
         match = _VERSION.match(name)
         stem, version = (match["stem"], match["version"]) if match else (name, "")
-        for need in NEEDS.get(stem, ()):
+        for need in needs_of(stem):
             yield need.format(version=version)
     yield from _own_tree(program.file)
     yield from _shebang(program.file)

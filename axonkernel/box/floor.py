@@ -1,4 +1,6 @@
-"""What every box with a file wall can read, and what each kind of program brings: data.
+"""What every box with a file wall can read: data.
+
+What each program brings beside that is in its profile (axonkernel/policy/profiles/data).
 
 The floor makes ordinary programs start (libraries, locale, time zone, certificates) and holds
 no program and no secret. Standard library only.
@@ -11,7 +13,6 @@ __all__ = [
     "COPIED",
     "KERNEL_FILES",
     "LIBRARY_FOLDERS",
-    "NEEDS",
     "SHARED",
     "USR_LINKS",
 ]
@@ -84,30 +85,3 @@ SHARED = (
     "/usr/share/terminfo",
     "/usr/share/zoneinfo",
 )
-
-#: Program (as it is named after links are followed, a version suffix cut off) to the folders
-#: and further programs it cannot work without.
-NEEDS: dict[str, tuple[str, ...]] = {
-    "git": ("/usr/lib/git-core", "/usr/share/git-core", "/usr/libexec/git-core"),
-    "python": ("/usr/lib/python{version}", "/usr/lib/python3", "/usr/lib64/python{version}",
-               "/etc/python{version}", "/usr/share/python3",
-               "/usr/local/lib/python{version}"),
-    "perl": ("/usr/share/perl5", "/usr/share/perl", "/usr/lib/x86_64-linux-gnu/perl-base",
-             "/usr/lib/aarch64-linux-gnu/perl-base", "/usr/local/share/perl", "/etc/perl"),
-    "node": ("/usr/share/nodejs", "/usr/lib/node_modules", "/usr/local/lib/node_modules",
-             "/usr/include/node"),
-    "gcc": ("/usr/lib/gcc", "/usr/libexec/gcc", "/usr/include", "as", "ld"),
-    "cc": ("/usr/lib/gcc", "/usr/libexec/gcc", "/usr/include", "as", "ld"),
-    "g++": ("/usr/lib/gcc", "/usr/libexec/gcc", "/usr/include", "as", "ld"),
-    "make": ("sh", "/usr/include"),
-    "java": ("/usr/lib/jvm", "/etc/java-17-openjdk"),
-    "javac": ("/usr/lib/jvm", "/etc/java-17-openjdk"),
-    "bash": ("/etc/bash.bashrc",),
-    "vim": ("/usr/share/vim", "/etc/vim"),
-    "file": ("/usr/share/misc", "/usr/lib/file", "/etc/magic"),
-    "curl": (),
-    "ssh": ("/etc/ssh/ssh_config",),
-    "man": ("/usr/share/man", "/usr/lib/man-db", "/etc/manpath.config"),
-    "npm": ("node", "/usr/share/npm", "/usr/share/nodejs"),
-    "npx": ("node", "/usr/share/npm", "/usr/share/nodejs"),
-}  # fmt: skip

@@ -6,11 +6,11 @@ words, which bash would take as they are, is split here.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-from axonkernel.policy.match import needs_shell, split_words
-from axonkernel.policy.profiles.wrappers import WRAPPERS, Wrapper
+from axonkernel.policy.match import needs_shell, normalize, split_words
+from axonkernel.policy.profiles import SHIPPED, Profiles
+from axonkernel.policy.profiles.effects import UNKNOWN, Run, effects
 from axonkernel.policy.request import Argv, ProcessRequest, ShellRequest
 from axonkernel.policy.shell.faults import TooComplex
 from axonkernel.policy.shell.line import Call, Redirect, read_line
@@ -20,10 +20,6 @@ __all__ = ["DEEPEST", "Redirect", "SimpleCommand", "commands_of"]
 
 #: How many wrappers may stand inside each other.
 DEEPEST = 200
-
-_ASSIGNMENT = re.compile(r"([^=]+)=", re.DOTALL)
-#: Options of wrappers that change the folder the command runs in: env -C, sudo -D.
-_MOVES = re.compile(r"-[A-Za-z]*[CDR]|--chdir|--chroot")
 
 
 class SimpleCommand(NamedTuple):
@@ -53,12 +49,22 @@ class SimpleCommand(NamedTuple):
     cwd: str | None = "/"
 
     @property
+    def marked(self) -> Argv:
+        """Its words, those that are not known marked as such for their profile."""
+        if not self.dynamic:
+            return self.words
+        places = frozenset(self.dynamic)
+        return tuple(UNKNOWN + w if at in places else w for at, w in enumerate(self.words))
+
+    @property
     def runs(self) -> bool:
         """Whether a program starts at all: ``A=1`` and ``> file`` alone start none."""
         return bool(self.program) or self.unseen
 
 
-def commands_of(request: ProcessRequest | ShellRequest) -> tuple[SimpleCommand, ...]:
+def commands_of(
+    request: ProcessRequest | ShellRequest, profiles: Profiles = SHIPPED
+) -> tuple[SimpleCommand, ...]:
     """The commands a request runs, in the order of its text, a wrapper before what it runs.
 
     Raises:
@@ -68,14 +74,19 @@ def commands_of(request: ProcessRequest | ShellRequest) -> tuple[SimpleCommand, 
     if isinstance(request, ProcessRequest):
         if not (argv := request.argv):
             return ()
-        return _opened(
-            SimpleCommand(argv[0], argv[1:], resolved=request.resolved, cwd=request.cwd)
-        )
+        first = SimpleCommand(argv[0], argv[1:], resolved=request.resolved, cwd=request.cwd)
+        return _opened(first, profiles)
     if (words := _plain(request.line)) is not None:
-        return _opened(SimpleCommand(words[0], words[1:], cwd=request.cwd)) if words else ()
+        if not words:
+            return ()
+        resolved = dict(request.files).get(words[0])
+        first = SimpleCommand(words[0], words[1:], resolved=resolved, cwd=request.cwd)
+        return _opened(first, profiles)
     found: list[SimpleCommand] = []
+    files = dict(request.files)
     for call in read_line(request.line, request.cwd):
-        found += _of_call(call)
+        resolved = None if call.program in BUILTINS else files.get(call.program)
+        found += _of_call(call, resolved, profiles)
     return tuple(found)
 
 
@@ -88,7 +99,9 @@ def _plain(line: str) -> Argv | None:
     return None if words and words[0] in BUILTINS else words
 
 
-def _of_call(call: Call) -> tuple[SimpleCommand, ...]:
+def _of_call(
+    call: Call, resolved: str | None, profiles: Profiles
+) -> tuple[SimpleCommand, ...]:
     """A command of a line, what it wraps, and what it hides."""
     found: tuple[SimpleCommand, ...] = ()
     if call.program or call.assigns or call.redirects:
@@ -97,122 +110,62 @@ def _of_call(call: Call) -> tuple[SimpleCommand, ...]:
             call.words,
             bool(call.dynamic),
             call.assigns,
+            resolved,
             via=call.via,
             dynamic=call.dynamic,
             redirects=call.redirects,
             cwd=call.cwd,
         )
-        found = _opened(command)
+        found = _opened(command, profiles)
     if call.hidden:
         found += (SimpleCommand("", unseen=True, via=call.hidden, cwd=call.cwd),)
     return found
 
 
-def _opened(first: SimpleCommand) -> tuple[SimpleCommand, ...]:
-    """A command and everything it wraps, from the outermost wrapper inward."""
-    command: SimpleCommand | None = first
+def _opened(first: SimpleCommand, profiles: Profiles) -> tuple[SimpleCommand, ...]:
+    """A command and everything it runs by its words, a wrapper before what it wraps."""
     found: list[SimpleCommand] = []
-    while command is not None:
-        if len(found) == DEEPEST:
+    waiting = [(first, 0)]
+    while waiting:
+        command, depth = waiting.pop()
+        if depth == DEEPEST:
             raise TooComplex(f"more than {DEEPEST} wrappers")
         found.append(command)
-        command = _inside(command)
+        waiting += [(inner, depth + 1) for inner in reversed(_inside(command, profiles))]
     return tuple(found)
 
 
-def _inside(command: SimpleCommand) -> SimpleCommand | None:
-    """The command that a wrapper runs, or None."""
-    name = command.program[command.program.rfind("/") + 1 :]
-    wrapper = WRAPPERS.get(name)
-    if wrapper is None and command.resolved is not None:
-        name = command.resolved[command.resolved.rfind("/") + 1 :]
-        wrapper = WRAPPERS.get(name)
-    if wrapper is None:
-        return None
-    unseen = command.unseen or wrapper.feeds
-    hidden = SimpleCommand("", unseen=True, via=name, cwd=command.cwd)
-    at = _skip_options(wrapper, command.words)
-    if at is None:
-        return hidden
-    options, rest = command.words[:at], command.words[at:]
-    assigns: list[str] = []
-    while wrapper.assigns and rest and (match := _ASSIGNMENT.match(rest[0])):
-        assigns.append(match[1])
-        rest = rest[1:]
-    rest = rest[wrapper.operands :]
-    start = len(command.words) - len(rest)
-    if any(place <= start for place in command.dynamic):
-        # A word that is not known may be an option, or several words.
-        return hidden
-    if rest and wrapper.feeds and _replaced(options, rest[0]):
-        return hidden
-    if not rest:
-        return hidden if command.unseen else None
-    cwd = None if any(map(_MOVES.match, options)) else command.cwd
-    dynamic = tuple(place - start - 1 for place in command.dynamic)
+def _inside(command: SimpleCommand, profiles: Profiles) -> list[SimpleCommand]:
+    """The commands that a wrapper runs, or a program such as find."""
+    profile = profiles.of(command.program, command.resolved) if command.program else None
+    if profile is None or not profile.runs:
+        return []
+    runs = effects(profile, command.marked, command.unseen).runs
+    return [_run(run, command) for run in runs]
+
+
+def _run(run: Run, by: SimpleCommand) -> SimpleCommand:
+    """What ``by`` runs, as a command of its own."""
+    via = by.program[by.program.rfind("/") + 1 :]
+    if not run.program:
+        return SimpleCommand("", unseen=True, via=via, cwd=by.cwd)
+    dynamic = tuple(at for at, word in enumerate(run.words) if word.startswith(UNKNOWN))
+    words = tuple(word.removeprefix(UNKNOWN) for word in run.words) if dynamic else run.words
     return SimpleCommand(
-        rest[0], rest[1:], unseen, tuple(assigns), via=name, dynamic=dynamic, cwd=cwd
+        run.program,
+        words,
+        run.unseen,
+        run.assigns,
+        via=via,
+        dynamic=dynamic,
+        cwd=_folder(run, by.cwd),
     )
 
 
-def _replaced(options: Argv, program: str) -> bool:
-    """Whether ``xargs`` replaces the program itself by a word it reads."""
-    for at, word in enumerate(options):
-        mark = ""
-        if word.startswith("--replace"):
-            mark = word.partition("=")[2] or "{}"
-        elif word.startswith("-") and not word.startswith("--") and "I" in word:
-            mark = word.partition("I")[2] or "".join(options[at + 1 : at + 2])
-        if mark and mark in program:
-            return True
-    return False
-
-
-def _skip_options(wrapper: Wrapper, words: Argv) -> int | None:
-    """Where the words after a wrapper's options start.
-
-    None when what it runs cannot be seen; the number of words when it runs nothing.
-    """
-    at = 0
-    while at < len(words):
-        word = words[at]
-        if word == "--":
-            return at + 1
-        if word == "-" or not word.startswith("-"):
-            # ``env -`` is ``env -i``.
-            return at + 1 if word == "-" and wrapper.assigns else at
-        step = _long(wrapper, word) if word.startswith("--") else _short(wrapper, word)
-        if step is None:
-            return None
-        if step == 0:
-            return len(words)
-        at += step
-    return at
-
-
-def _long(wrapper: Wrapper, word: str) -> int | None:
-    """How many words a long option takes; 0 when nothing runs, None when it is not known.
-
-    Abbreviated options are not known: what they stand for depends on the version.
-    """
-    name, equals, _ = word.partition("=")
-    if name in wrapper.ends:
-        return 0
-    if name in wrapper.hides or name not in wrapper.options:
+def _folder(run: Run, cwd: str | None) -> str | None:
+    """Where it runs: ``env -C FOLDER`` moves it."""
+    if not run.folder:
+        return cwd
+    if UNKNOWN in run.folder or (cwd is None and not run.folder.startswith("/")):
         return None
-    return 1 if equals else 1 + wrapper.options[name]
-
-
-def _short(wrapper: Wrapper, word: str) -> int | None:
-    """The same for a bundle of short options, such as ``-0n1``."""
-    if word[1:].isdigit() and "--adjustment" in wrapper.options:
-        return 1  # nice -10
-    for at, letter in enumerate(word[1:], start=2):
-        name = f"-{letter}"
-        if name in wrapper.ends:
-            return 0
-        if name in wrapper.hides or name not in wrapper.options:
-            return None
-        if wrapper.options[name]:
-            return 1 if at < len(word) else 2
-    return 1
+    return normalize(run.folder if run.folder.startswith("/") else f"{cwd}/{run.folder}")

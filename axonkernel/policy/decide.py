@@ -6,7 +6,7 @@ deny; the order of lines in a policy never matters. A fault inside is a denial.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from attrs import evolve, frozen
 
 from axonkernel.policy.commands import Redirect
 from axonkernel.policy.model import Policy
+from axonkernel.policy.profiles import SHIPPED, Profile, Profiles
 from axonkernel.policy.request import (
     AnyRequest,
     ConnectRequest,
@@ -67,6 +68,7 @@ def compile(
     layer: str = "policy",
     boxed: BoxGrants | None = None,
     fixed: frozenset[str] = frozenset(),
+    profiles: Mapping[str, Profile] | None = None,
 ) -> Ruleset:
     """A policy as tables.
 
@@ -75,8 +77,10 @@ def compile(
         layer: what decisions by its rules name as their layer.
         boxed: what a box grants by itself, when the agent runs in one.
         fixed: entries of ``policy`` that are not its author's to take out; for ``explain``.
+        profiles: the content of every file in ``shell.profiles``, by its name there.
 
-    Raises ValueError for a policy that :func:`axonkernel.policy.parse.parse` would refuse.
+    Raises KeyError for a profile file that is not given, ValueError for a policy that
+    :func:`axonkernel.policy.parse.parse` would refuse.
     """
     closed = policy.closed()
 
@@ -84,19 +88,31 @@ def compile(
         return _CLOSED if getattr(policy, block) is None else ""
 
     env = EnvRules(closed.env, layer=layer, absent=absent("env")) if closed.env else None
-    fs, net, shell, tools = closed.fs, closed.net, closed.shell, closed.tools
+    net, shell, tools = closed.net, closed.shell, closed.tools
+    fs = FsRules(closed.fs, layer=layer, absent=absent("fs"), boxed=boxed) if closed.fs else None
+    added = [(profiles or {})[file] for file in shell.profiles] if shell else []
     return Ruleset(
         policy,
-        fs=FsRules(fs, layer=layer, absent=absent("fs"), boxed=boxed) if fs else None,
+        fs=fs,
         net=NetRules(net, layer=layer, absent=absent("net")) if net else None,
-        shell=ShellRules(shell, layer=layer, absent=absent("shell"), path=path, env=env)
+        shell=ShellRules(
+            shell,
+            layer=layer,
+            absent=absent("shell"),
+            path=path,
+            env=env,
+            fs=fs,
+            profiles=Profiles(added) if added else SHIPPED,
+        )
         if shell
         else None,
         env=env,
         tools=ToolsRules(tools, layer=layer, absent=absent("tools")) if tools else None,
         layer=layer,
         fixed=fixed,
-        recompiled=partial(compile, path=path, layer=layer, boxed=boxed, fixed=fixed),
+        recompiled=partial(
+            compile, path=path, layer=layer, boxed=boxed, fixed=fixed, profiles=profiles
+        ),
     )
 
 

@@ -254,7 +254,7 @@ def test_git_in_an_existing_repository(box: Boxed) -> None:
     ],
 )
 def test_other_languages_start(box: Boxed, program: str, words: list[str], said: str) -> None:
-    """Each brings what it needs (floor.NEEDS); with nothing granted but the project."""
+    """Each brings what it needs (its profile); with nothing granted but the project."""
     if not Path("/usr/bin", program).exists():
         pytest.skip(f"{program} is not installed")
     run = box.exec(*READ, command=[program, *words])

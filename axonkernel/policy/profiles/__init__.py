@@ -1,66 +1,96 @@
-"""What is known about programs: data, one file per program.
+"""What is known about programs: data, one small file per program in ``data/``.
 
-A profile says which options stand before a subcommand, so that a rule about ``push`` finds
-the subcommand in ``git -C . push`` and is not caught by ``git log push``. A program without
-a profile has no subcommands.
+A profile says which options stand before a subcommand, which options and operands name files,
+and which make a program run other programs. ``data/index.toml`` names the programs that have
+one, so that only the files of programs that are asked about are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, cast
 
-from axonkernel.policy.profiles.git import GIT_OPTIONS
+from axonkernel.policy.profiles.grammar import Profile
 
-__all__ = ["Profile", "Subcommand", "find_subcommand", "profile_of"]
+__all__ = ["SHIPPED", "Profile", "Profiles", "make_profile", "needs_of", "shipped_names"]
 
-
-class Profile(NamedTuple):
-    """Knowledge about one program.
-
-    Arguments:
-        name: its bare name.
-        subcommands: whether its first operand chooses what it does.
-        options: its global options, each with the number of words that follow it; an
-            option that takes ``=VALUE`` ends in ``=``.
-    """
-
-    name: str
-    subcommands: bool = False
-    options: Mapping[str, int] = {}
+_FOLDER = __file__.rpartition("/")[0] + "/data"
 
 
-class Subcommand(NamedTuple):
-    """What stands in command position.
-
-    Arguments:
-        name: the subcommand, or None when there is none or it cannot be found.
-        unknown: the global option in front that no profile knows, or "".
-    """
-
-    name: str | None
-    unknown: str = ""
+class _Loader(Protocol):
+    def get_data(self, path: str) -> bytes: ...
 
 
-_PROFILES = {"git": Profile("git", subcommands=True, options=GIT_OPTIONS)}
+def _read(name: str) -> dict[str, Any]:
+    """One data file of this package, wherever it is installed; importlib.resources costs more."""
+    loader = cast(_Loader, __spec__.loader)
+    return tomllib.loads(loader.get_data(f"{_FOLDER}/{name}.toml").decode())
 
 
-def profile_of(program: str) -> Profile | None:
-    """The profile of a bare program name."""
-    return _PROFILES.get(program)
+class _Shipped:
+    """The profiles that come with axonkernel, each read when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, str] = {}
+        self._kept: dict[str, Profile] = {}
+
+    def files(self) -> Mapping[str, str]:
+        """Program name to the file its profile is in."""
+        if not self._files:
+            for file, names in _read("index").items():
+                self._files.update(dict.fromkeys(names, file))
+        return self._files
+
+    def find(self, program: str) -> Profile | None:
+        file = self.files().get(program)
+        if file is None:
+            return None
+        if file not in self._kept:
+            names = tuple(name for name, where in self.files().items() if where == file)
+            self._kept[file] = Profile(file, names, _read(file))
+        return self._kept[file]
 
 
-def find_subcommand(profile: Profile, words: tuple[str, ...]) -> Subcommand:
-    """The first word after the known global options."""
-    at = 0
-    while at < len(words):
-        word = words[at]
-        if not word.startswith("-") or word == "-":
-            return Subcommand(word)
-        option = word
-        if "=" in word:
-            option = word.partition("=")[0] + "="
-        if option not in profile.options:
-            return Subcommand(None, word)
-        at += 1 + profile.options[option]
-    return Subcommand(None)
+_SHIPPED = _Shipped()
+
+
+class Profiles:
+    """Profiles by program name: those that a policy adds, then those that are shipped."""
+
+    def __init__(self, added: Iterable[Profile] = ()) -> None:
+        self._added = {name: profile for profile in added for name in profile.names}
+
+    def of(self, program: str, resolved: str | None = None) -> Profile | None:
+        """The profile of a program as it is spelled, or else of the file it stands for."""
+        found = self._named(program[program.rfind("/") + 1 :])
+        if found is None and resolved is not None:
+            found = self._named(resolved[resolved.rfind("/") + 1 :])
+        return found
+
+    def _named(self, name: str) -> Profile | None:
+        """By name, then without a version: ``python3.12`` is ``python``."""
+        files = _SHIPPED.files()
+        if name not in self._added and name not in files:
+            name = name.rstrip("0123456789.-")
+        return self._added.get(name) or _SHIPPED.find(name)
+
+
+SHIPPED = Profiles()
+
+
+def shipped_names() -> Mapping[str, str]:
+    """Every program name with a shipped profile, to the file that holds it."""
+    return _SHIPPED.files()
+
+
+def needs_of(program: str) -> tuple[str, ...]:
+    """The folders and programs that a program cannot work without, from its profile."""
+    profile = _SHIPPED.find(program)
+    return () if profile is None else profile.needs
+
+
+def make_profile(data: Mapping[str, Any]) -> Profile:
+    """A profile from a file without faults, for :class:`Profiles`."""
+    names = tuple(data["names"])
+    return Profile(names[0], names, data)

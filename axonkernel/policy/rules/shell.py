@@ -13,9 +13,11 @@ from axonkernel.policy.controls import is_control
 from axonkernel.policy.globs import GlobTable
 from axonkernel.policy.match import needs_shell
 from axonkernel.policy.model import ShellPolicy, Verdict
-from axonkernel.policy.profiles import profile_of
+from axonkernel.policy.profiles import SHIPPED, Profiles
 from axonkernel.policy.request import Decision, Match, ProcessRequest, ShellRequest, strictest
+from axonkernel.policy.rules.effects import EffectRules
 from axonkernel.policy.rules.env import EnvRules, hazard
+from axonkernel.policy.rules.fs import FsRules
 from axonkernel.policy.rules.programs import Program, ProgramTable, program_of
 from axonkernel.policy.rules.words import WordsRules
 from axonkernel.policy.shell.faults import LineFault, TooComplex
@@ -41,10 +43,14 @@ class ShellRules:
         absent: str,
         path: tuple[str, ...],
         env: EnvRules | None,
+        fs: FsRules | None = None,
+        profiles: Profiles = SHIPPED,
     ) -> None:
         self._layer = layer
         self._absent = absent
         self._env = env
+        self._profiles = profiles
+        self._effects = EffectRules(shell.unsafe, fs, layer)
         self._raw = shell.raw
         self._spawn = shell.spawn is None or shell.spawn > 0
         self._any_program = shell.allow is True
@@ -52,19 +58,16 @@ class ShellRules:
         allow = () if shell.allow is True else shell.allow
         self._allow = ProgramTable(rules("$.shell.allow", allow), folders)
         self._deny = ProgramTable(rules("$.shell.deny", shell.deny), folders)
-        words = [
-            (
-                name,
-                WordsRules(f"$.shell.args.{name}", args, profile_of(name[name.rfind("/") + 1 :])),
-            )
+        words = (
+            (name, WordsRules(f"$.shell.args.{name}", args, profiles.of(name)))
             for name, args in shell.args
-        ]
+        )
         self._words = GlobTable(words)
 
     def judge(self, request: ProcessRequest | ShellRequest) -> Decision:
         """The verdict on a program with its words, or on all of a line."""
         try:
-            commands = commands_of(request)
+            commands = commands_of(request, self._profiles)
         except LineFault as error:
             return self._unread(request, error)
         decisions = [self._command(command) for command in commands if command.runs]
@@ -143,7 +146,12 @@ class ShellRules:
             if said.verdict is not None:
                 by = self._decision(said.verdict, "shell.args", said.path, command, said.detail)
                 strict = by if strict is None else strictest([strict, by])
-        return strict or self._decision("allow", "shell.program", granted, command)
+        if strict is None:
+            strict = self._decision("allow", "shell.program", granted, command)
+        profile = self._profiles.of(command.program, command.resolved)
+        if profile is None or not (found := self._effects.judge(profile, command)):
+            return strict
+        return strictest([strict, *found])
 
     def _tables(self, program: Program) -> Sequence[WordsRules]:
         """The argument rules under any of a program's names."""
@@ -161,7 +169,7 @@ class ShellRules:
 
     def matches(self, request: ProcessRequest | ShellRequest) -> Iterator[Match]:
         """Every rule about any of the commands."""
-        for command in commands_of(request):
+        for command in commands_of(request, self._profiles):
             if not command.program:
                 continue
             program = program_of(command)

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from axonkernel.policy.globs import GlobTable, Test, argument_glob
 from axonkernel.policy.match import pattern_tokens
 from axonkernel.policy.model import ArgsRules, Verdict
-from axonkernel.policy.profiles import Profile, Subcommand, find_subcommand
+from axonkernel.policy.profiles import Profile
+from axonkernel.policy.profiles.effects import spellings, subcommand_of
 from axonkernel.policy.request import Argv, Match
 from axonkernel.policy.tables import Rule, rules
 
@@ -156,40 +157,46 @@ class WordsRules:
 
     def __init__(self, path: str, args: ArgsRules, profile: Profile | None) -> None:
         subcommands = profile is not None and profile.subcommands
-        self._profile = profile if subcommands else None
+        self._profile = profile
         self._path = path
         self._deny = _Loose(rules(f"{path}.deny", args.deny), subcommands)
         self._escalate = _Loose(rules(f"{path}.escalate", args.escalate), subcommands)
+        self._loose = self._deny.any or self._escalate.any
         self._allow = None if args.allow is None else _Strict(rules(f"{path}.allow", args.allow))
 
     def judge(self, words: Argv, unseen: bool) -> WordsVerdict:
         """The verdict on a program's words; ``unseen`` when more will be added to them."""
-        found = self._subcommand(words)
-        if denied := self._deny.find(words, found.name):
+        said, subcommand, unknown = self._read(words)
+        if denied := self._deny.find(said, subcommand):
             return WordsVerdict("deny", min(denied).path)
         if unseen:
             return WordsVerdict("escalate", self._path, "it is fed words that cannot be seen")
-        if asked := self._escalate.find(words, found.name):
+        if asked := self._escalate.find(said, subcommand):
             return WordsVerdict("escalate", min(asked).path)
         allowed = None if self._allow is None else self._allow.find(words)
         if allowed == []:
             return WordsVerdict("deny", f"{self._path}.allow", "no pattern matches its words")
-        if found.unknown and (self._deny.any or self._escalate.any):
-            detail = f"{found.unknown} is not a known option, so the subcommand is not known"
+        if unknown:
+            detail = f"{unknown} is not a known option, so the subcommand is not known"
             return WordsVerdict("escalate", self._path, detail)
         return WordsVerdict("allow", min(allowed).path) if allowed else WordsVerdict(None, "")
 
-    def _subcommand(self, words: Argv) -> Subcommand:
-        if self._profile is None:
-            return Subcommand(None)
-        return find_subcommand(self._profile, words)
+    def _read(self, words: Argv) -> tuple[Argv, str | None, str]:
+        """The words with their other spellings, the subcommand, an unknown option before it.
+
+        What forbids matches any spelling: ``push --force`` is ``push -f`` too.
+        """
+        if self._profile is None or not self._loose:
+            return words, None, ""
+        said = (*words, *spellings(self._profile, words)) if words else words
+        return said, *subcommand_of(self._profile, words)
 
     def matches(self, words: Argv) -> Iterator[Match]:
         """Every pattern that matches the words."""
-        found = self._subcommand(words).name
-        for rule in self._deny.find(words, found):
+        said, subcommand, _ = self._read(words)
+        for rule in self._deny.find(said, subcommand):
             yield Match("deny", rule.path, rule.text)
-        for rule in self._escalate.find(words, found):
+        for rule in self._escalate.find(said, subcommand):
             yield Match("escalate", rule.path, rule.text)
         for rule in self._allow.find(words) if self._allow is not None else ():
             yield Match("allow", rule.path, rule.text)
