@@ -173,13 +173,19 @@ def fork_warden() -> Channel:
 class Launcher:
     """Starts boxes from a process of any size, from any thread, after forks too.
 
-    Its helper process is started at the first box and ends with this process.
+    Its helper process is started at the first box, unless :meth:`get_ready` was called, and
+    ends with this process.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._helper: Channel | None = None
         self._pid = 0  # the process the helper belongs to
+
+    def get_ready(self) -> None:
+        """Start the helper now: it takes 30 ms that can pass while a plan is made."""
+        with self._lock:
+            self._channel()
 
     def start(self, plan: BoxPlan, command: Command, *, unit: str = "") -> BoxProcess:
         """Start ``command`` in a box made by ``plan``; see :func:`start`.

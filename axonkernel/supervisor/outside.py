@@ -118,17 +118,19 @@ def supervise(job: Job) -> int:
     from axonkernel.box.channel import pair
     from axonkernel.box.launch import Launcher
     from axonkernel.box.signals import forwarded
-    from axonkernel.supervisor.desk import Desk
 
+    launcher = Launcher()
+    launcher.get_ready()
     layers = tuple(_completed(job, name, policy) for name, policy in job.layers)
     plan, hello = _prepare(job, layers)
     _announce(plan.posture, plan.warnings)
     audit = AuditLog()
     ours, theirs = pair()
-    launcher = Launcher()
     command = Command(hello["argv"], channel=theirs.fileno())
     box = launcher.start(plan, command)
     theirs.close()
+    from axonkernel.supervisor.desk import Desk  # the agent's interpreter starts meanwhile
+
     audit.record("box.start", agent=job.name, posture=[list(row) for row in plan.posture])
     desk = Desk(job.name, layers, _grants(hello), audit, box, ours)
     desk.open(hello, job.request)
