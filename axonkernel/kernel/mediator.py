@@ -10,6 +10,7 @@ from axonkernel.errors import EscalationDenied, EscalationOutcome, PolicyDenied
 from axonkernel.escalation import Answer, Asker, Question
 from axonkernel.kernel.scope import Scope
 from axonkernel.policy.request import (
+    RETRYABLE,
     AnyRequest,
     Decision,
     ProcessRequest,
@@ -19,20 +20,6 @@ from axonkernel.policy.request import (
 from axonkernel.telemetry import decide_span
 
 __all__ = ["Mediator"]
-
-#: Codes where asking for something narrower can help; the others end the matter.
-_RETRYABLE = frozenset(
-    {
-        "fs.read",
-        "fs.write",
-        "net.host",
-        "shell.args",
-        "shell.hazard",
-        "shell.raw",
-        "request.malformed",
-        "request.too_complex",
-    }
-)
 
 _OUTCOMES: Mapping[str, EscalationOutcome] = {
     "denied": "denied",
@@ -118,7 +105,7 @@ class Mediator:
         )
 
     def _denied(self, request: AnyRequest, decision: Decision, identity: str) -> PolicyDenied:
-        return PolicyDenied(decision.code, request.action, decision.code in _RETRYABLE, identity)
+        return PolicyDenied(decision.code, request.action, decision.code in RETRYABLE, identity)
 
 
 def _name(request: AnyRequest) -> str:

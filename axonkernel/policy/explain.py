@@ -10,15 +10,9 @@ from axonkernel.errors import PolicyDenied
 from axonkernel.policy.change import Change
 from axonkernel.policy.decide import Ruleset, Stack
 from axonkernel.policy.hints import changes
-from axonkernel.policy.request import AnyRequest, Decision, Match
+from axonkernel.policy.request import RETRYABLE, AnyRequest, Decision, Match
 
-__all__ = ["Explanation", "agent_text", "explain", "retryable"]
-
-#: Denials where asking for something else of the same kind can be allowed.
-_RETRYABLE = frozenset(
-    {"fs.read", "fs.write", "net.host", "shell.program", "shell.args", "shell.raw", "env.name"}
-    | {"tool", "request.malformed", "request.too_complex"}
-)
+__all__ = ["Explanation", "agent_text", "explain"]
 
 
 @frozen
@@ -104,9 +98,4 @@ def agent_text(decision: Decision, request: AnyRequest) -> str:
         return f"allowed: {request.action}"
     if decision.verdict == "escalate":
         return f"needs a person's approval: {request.action}"
-    return str(PolicyDenied(decision.code, request.action, retryable(decision.code)))
-
-
-def retryable(code: str) -> bool:
-    """Whether a denial with this code may be followed by something that is allowed."""
-    return code in _RETRYABLE
+    return str(PolicyDenied(decision.code, request.action, decision.code in RETRYABLE))

@@ -21,6 +21,7 @@ from axonkernel.policy.model import Verdict
 
 __all__ = [
     "CODES",
+    "RETRYABLE",
     "AnyRequest",
     "Argv",
     "ConnectRequest",
@@ -57,6 +58,12 @@ CODES: Mapping[str, str] = {
     "repeated": "a call denied by a person three times",
     "internal": "a fault inside axonkernel; the call is denied",
 }
+
+#: Codes where asking for something narrower can help; the others end the matter.
+RETRYABLE = frozenset(
+    {"fs.read", "fs.write", "net.host", "shell.args", "shell.hazard", "shell.raw"}
+    | {"request.malformed", "request.too_complex"}
+)
 
 
 @frozen

@@ -117,7 +117,7 @@ def _write_bytes(kernel: Judge, path: str, data: bytes) -> int:
     def make(folder: str) -> None:
         decision = kernel.decide(Request.write(folder))
         if decision.verdict != "allow":
-            raise PolicyDenied(decision.code, f"make the folder {folder}")
+            raise PolicyDenied(decision.code, "tool fs.write, to make a missing folder")
 
     try:
         with open_judged(path, os.O_WRONLY | os.O_CREAT, make=make) as file:
