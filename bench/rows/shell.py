@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.boxes import BARE, SOMEWHERE, axonkernel
 from bench.measure import by_turns, run, timed
 from bench.session import Session
+from bench.steps import slow_steps
 from bench.table import Row
 
 __all__ = ["agent_rows", "exec_rows", "import_rows"]
@@ -38,6 +39,10 @@ def exec_rows(session: Session) -> Iterator[Row]:
     rounds = session.rounds(75)
     boxed = [*axonkernel(), "exec", "--", "true"]
     linked = [*axonkernel(), "exec", "--net", SOMEWHERE, "--", "true"]
+    steps = {
+        "exec": slow_steps(boxed[len(axonkernel()) :], session.rounds(15)),
+        "exec, pasta": slow_steps(linked[len(axonkernel()) :], session.rounds(15)),
+    }
     actions = {
         "bare": timed(lambda: run(BARE)),
         "exec": timed(lambda: run(boxed)),
@@ -49,7 +54,8 @@ def exec_rows(session: Session) -> Iterator[Row]:
     floor = f"a Python that does nothing: {samples.ratio('python pass', 'bare'):.1f}x"
     for name, budget in (("exec", 12.0), ("exec, pasta", 18.0)):
         what = "`axonkernel exec -- true`" + (" with a pasta link" if "," in name else "")
-        note = f"{medians[name] * 1e3:.1f} ms beside {medians['bare'] * 1e3:.1f} ms; {floor}"
+        note = f"{medians[name] * 1e3:.1f} ms beside {medians['bare'] * 1e3:.1f} ms; {floor}; "
+        note += f"steps over 2 ms: {steps[name]}"
         yield Row(f"{what}, beside bare bwrap", samples.ratio(name, "bare"), budget=budget,
                   n=rounds, note=note, medians=medians)  # fmt: skip
 
