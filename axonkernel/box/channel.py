@@ -6,18 +6,22 @@ then every message is data to be checked, and a frame over the cap ends the chan
 
 from __future__ import annotations
 
+import array
 import json
 import socket
 import struct
 from typing import Any
 
-__all__ = ["MAX_FRAME_BYTES", "Channel", "ChannelClosed", "pair"]
+__all__ = ["MAX_FOREIGN_BYTES", "MAX_FRAME_BYTES", "Channel", "ChannelClosed", "pair"]
 
 #: Larger than any plan or result; a peer that announces more is not one of ours.
 MAX_FRAME_BYTES = 64 * 1024 * 1024
+#: The same for a peer that is the agent: JSON takes up to thirty times its size once read.
+MAX_FOREIGN_BYTES = 8 * 1024 * 1024
 
 _LENGTH = struct.Struct("!I")
 _MAX_DESCRIPTORS = 8
+_INT_BYTES = array.array("i").itemsize
 
 
 class ChannelClosed(Exception):
@@ -30,6 +34,12 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._descriptors: list[int] = []
+        self._foreign = False
+
+    def distrust(self) -> None:
+        """From now on the peer is the agent: no descriptor of its is taken, and a frame over
+        MAX_FOREIGN_BYTES ends the channel."""
+        self._foreign = True
 
     def fileno(self) -> int:
         """The socket's descriptor, for poll()."""
@@ -68,7 +78,7 @@ class Channel:
         Raises ChannelClosed at the end of the stream or on anything that is not a message.
         """
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
-        if length > MAX_FRAME_BYTES:
+        if length > (MAX_FOREIGN_BYTES if self._foreign else MAX_FRAME_BYTES):
             raise ChannelClosed(f"frame of {length} bytes")
         try:
             message = json.loads(self._read(length))
@@ -84,16 +94,28 @@ class Channel:
         while len(parts) < size:
             wanted = min(size - len(parts), 1 << 20)
             try:
-                data, descriptors, _, _ = socket.recv_fds(
-                    self._sock, wanted, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-                )
+                data = self._some(wanted)
             except OSError as error:
                 raise ChannelClosed(str(error)) from error
-            self._descriptors += descriptors
             if not data:
                 raise ChannelClosed("end of stream")
             parts += data
         return bytes(parts)
+
+
+    def _some(self, size: int) -> bytes:
+        """Up to ``size`` bytes; descriptors that come with them are kept."""
+        if self._foreign:
+            return self._sock.recv(size)  # the kernel drops the descriptors
+        space = socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT_BYTES)
+        # Not socket.recv_fds: it forgets the flag, and leaves them open across an exec.
+        data, controls, _, _ = self._sock.recvmsg(size, space, socket.MSG_CMSG_CLOEXEC)
+        for level, kind, content in controls:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                found = array.array("i")
+                found.frombytes(content[: len(content) // _INT_BYTES * _INT_BYTES])
+                self._descriptors += found
+        return data
 
 
 def pair() -> tuple[Channel, Channel]:

@@ -54,6 +54,7 @@ class Desk:
         self._audit = audit
         self._box = box
         self._channel = channel
+        channel.distrust()
         self._sending = threading.Lock()
         policies = list(layers)
         path = Lookup(reduce(meet, (policy for _, policy in policies)), dict(os.environ)).path
