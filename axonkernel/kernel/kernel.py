@@ -245,9 +245,15 @@ class Kernel:
             result = await anyio.to_thread.run_sync(call)
             return await result if inspect.isawaitable(result) else result
 
-    def request_sync(self, request: Any, policy: Policy | Mapping[str, Any] | None = None) -> Any:
+    def request_sync(
+        self,
+        request: Any,
+        policy: Policy | Mapping[str, Any] | None = None,
+        *,
+        strict: bool = False,
+    ) -> Any:
         """:meth:`request` for code without an event loop."""
-        return anyio.run(self.request, request, policy)
+        return anyio.run(partial(self.request, request, policy, strict=strict))
 
     def close(self) -> None:
         """Deny what waits for an answer and end every spawned program."""

@@ -127,6 +127,8 @@ def clamped(base: Policy, overlay: Policy) -> tuple[str, ...]:
         granted, asked = getattr(one, name), getattr(two, name)
         if granted is not None and asked is not None:
             beyond += (f"{name}.{line}: the base does not grant it" for line in ask(granted, asked))
+    if overlay.isolation and _meet_isolation(base, overlay) != overlay.isolation:
+        beyond.append(f"isolation {overlay.isolation}: the base is stricter")
     return tuple(beyond)
 
 
@@ -134,6 +136,7 @@ def _fs_beyond(base: FsPolicy, asked: FsPolicy) -> Iterator[str]:
     rules = FsRules(base, layer="policy", absent="", boxed=None)
     for name, paths, level in (("read", asked.read, READ), ("write", asked.write, WRITE)):
         yield from (f"{name} {path}" for path in paths if rules.level(path) < level)
+    yield from (f"unsafe {path}" for path in asked.unsafe if not rules.level(path))
 
 
 def _net_beyond(base: NetPolicy, asked: NetPolicy) -> Iterator[str]:
@@ -143,6 +146,7 @@ def _net_beyond(base: NetPolicy, asked: NetPolicy) -> Iterator[str]:
     for entry in asked.allow:
         if common_allow(base.allow, (entry,)) != (entry,):
             yield f"allow {entry}"
+    yield from (f"listen {port}" for port in asked.listen if port not in base.listen)
 
 
 def _shell_beyond(base: ShellPolicy, asked: ShellPolicy) -> Iterator[str]:
@@ -155,6 +159,7 @@ def _shell_beyond(base: ShellPolicy, asked: ShellPolicy) -> Iterator[str]:
         yield "raw true"
     if granted.spawn != asked.spawn:
         yield "spawn"
+    yield from (f"unsafe {each}" for each in asked.unsafe if each not in base.unsafe)
 
 
 def _env_beyond(base: EnvPolicy, asked: EnvPolicy) -> Iterator[str]:
@@ -181,8 +186,8 @@ def _looser(granted: ToolRules, asked: ToolRules, prefix: str) -> Iterator[str]:
             yield from [f"{prefix}{name} {item}"] if STRICTNESS[below] > STRICTNESS[item] else []
 
 
-def _limits_beyond(base: Limits, asked: Limits) -> Iterator[str]:
-    for each in fields(Limits):
+def _limits_beyond(base: Limits | Budget, asked: Limits | Budget) -> Iterator[str]:
+    for each in fields(type(base)):
         cap, wanted = getattr(base, each.name), getattr(asked, each.name)
         if cap is not None and wanted is not None and wanted > cap:
             yield f"{each.name} {wanted:g}"
@@ -195,4 +200,5 @@ _ASKS: dict[str, Callable[[Any, Any], Iterator[str]]] = {
     "env": _env_beyond,
     "tools": _tools_beyond,
     "limits": _limits_beyond,
+    "budget": _limits_beyond,
 }

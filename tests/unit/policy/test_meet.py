@@ -220,3 +220,21 @@ def test_what_was_asked_beyond_the_base_is_told() -> None:
     ]  # fmt: skip
     assert clamped(base, base) == ()
     assert clamped(parse({}), asked) == ()
+
+
+def test_settings_that_lift_something_are_clamped_too() -> None:
+    """Hazards, control sockets, ports, counters and a weaker isolation."""
+    base = parse({
+        "isolation": "strict", "fs": {"read": ["/srv"]}, "net": {"allow": [], "listen": [1]},
+        "shell": {"allow": ["git"]}, "budget": {"turns": 5},
+    })  # fmt: skip
+    asked = parse({
+        "isolation": "none", "fs": {"read": [], "unsafe": ["/run/docker.sock"]},
+        "net": {"allow": [], "listen": [1, 8080]}, "budget": {"turns": 9},
+        "shell": {"allow": ["git"], "unsafe": ["git -c"]},
+    })  # fmt: skip
+    assert [line.partition(": ")[0] for line in clamped(base, asked)] == [
+        "fs.unsafe /run/docker.sock", "net.listen 8080", "shell.unsafe git -c", "budget.turns 9",
+        "isolation none",
+    ]  # fmt: skip
+    assert clamped(base, base) == () == clamped(asked, asked)
