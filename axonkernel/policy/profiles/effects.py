@@ -203,7 +203,8 @@ class _Collector:
         if option.keys and value is not None:
             name, _, rest = re.sub(r"\s*[=\s]\s*", "=", value.strip(), count=1).partition("=")
             name = name.lower()
-            lifts = (f"{option.names[0]} {name}", *_lifts(option.names, sub))
+            spelled = option.keys.spelled.get(name, name)
+            lifts = (f"{option.names[0]} {spelled}", *_lifts(option.names, sub))
             if name in option.keys.hazards:
                 self.hazards.append(Hazard(lifts, option.keys.hazards[name]))
             elif role := option.keys.roles.get(name):

@@ -83,6 +83,10 @@ def _gnu(grammar: Grammar, words: Argv, at: int, read: Read) -> int:
         return 1
     if word.startswith("--"):
         return _long(grammar, words, at, read)
+    name, joined, value = word.partition("=")
+    if joined and len(name) > 2 and (option := grammar.options.get(name)) is not None:
+        read.given.append(Given(option, value))
+        return 1
     return _bundle(grammar, words, at, read)
 
 

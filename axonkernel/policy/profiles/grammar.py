@@ -47,10 +47,12 @@ class Keys(NamedTuple):
     """The names inside values such as ``-o Name=Value``; compared without case.
 
     Arguments:
+        spelled: name to its usual spelling.
         hazards: name to why it is one.
         roles: name to what its value is.
     """
 
+    spelled: Mapping[str, str]
     hazards: Mapping[str, str]
     roles: Mapping[str, str]
 
@@ -188,10 +190,10 @@ class Profile:
 
 
 def _by_name(subs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Subcommand to its tables: a key may list several names, a name be in several keys."""
+    """Subcommand to its tables: a table may be for several names, a name have several tables."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for key, table in subs.items():
-        for name in key.split(","):
+        for name in table.get("names", key).split(","):
             found.setdefault(name.strip(), []).append(table)
     return found
 
@@ -217,12 +219,17 @@ def _option(spec: str, table: Mapping[str, Any]) -> Option:
         None if safe is None else _compile(safe),
         about("roles") or "text",
         tuple(means.split()) if means else (),
-        None if keys is None else Keys(_folded(keys, "hazards"), _folded(keys, "roles")),
+        None if keys is None else _keys(keys),
     )
 
 
-def _folded(keys: Mapping[str, Mapping[str, str]], section: str) -> dict[str, str]:
-    return {name.lower(): text for name, text in keys.get(section, {}).items()}
+def _keys(data: Mapping[str, Mapping[str, str]]) -> Keys:
+    hazards, roles = data.get("hazards", {}), data.get("roles", {})
+    return Keys(
+        {name.lower(): name for name in (*hazards, *roles)},
+        {name.lower(): text for name, text in hazards.items()},
+        {name.lower(): text for name, text in roles.items()},
+    )
 
 
 def _mode(table: Mapping[str, Any]) -> Mode:

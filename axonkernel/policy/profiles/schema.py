@@ -189,7 +189,7 @@ _TOP: Final[Mapping[str, Check]] = {
     "needs": _list(_text),
     "note": _text,
     "style": _one_of(_STYLES),
-    "sub": _map(_of(_GRAMMAR)),
+    "sub": _map(_of({**_GRAMMAR, "names": _text})),
 }
 
 
@@ -219,7 +219,7 @@ def json_schema() -> dict[str, Any]:
         "needs": {"type": "array", "items": text},
         "note": text,
         "style": {"enum": list(_STYLES)},
-        "sub": {"type": "object", "additionalProperties": _closed(grammar)},
+        "sub": {"type": "object", "additionalProperties": _closed({**grammar, "names": text})},
     }
     return {**_closed(top), "title": "A program profile of axonkernel"}
 
