@@ -198,6 +198,7 @@ class Launcher:
                 self._channel().send({"op": "warden"}, (theirs.fileno(),))
         except ChannelClosed as error:
             self.close()
+            ours.close()
             raise BoxError("helper", f"the launch helper ended: {error}") from error
         finally:
             theirs.close()
