@@ -99,9 +99,7 @@ def _plain(line: str) -> Argv | None:
     return None if words and words[0] in BUILTINS else words
 
 
-def _of_call(
-    call: Call, resolved: str | None, profiles: Profiles
-) -> tuple[SimpleCommand, ...]:
+def _of_call(call: Call, resolved: str | None, profiles: Profiles) -> tuple[SimpleCommand, ...]:
     """A command of a line, what it wraps, and what it hides."""
     found: tuple[SimpleCommand, ...] = ()
     if call.program or call.assigns or call.redirects:

@@ -60,9 +60,14 @@ class Profiles:
 
     def __init__(self, added: Iterable[Profile] = ()) -> None:
         self._added = {name: profile for profile in added for name in profile.names}
+        #: Answers by bare name; no more than there are names.
+        self._kept: dict[str, Profile] = {}
 
     def of(self, program: str, resolved: str | None = None) -> Profile | None:
         """The profile of a program as it is spelled, or else of the file it stands for."""
+        found = self._kept.get(program)
+        if found is not None:
+            return found
         found = self._named(program[program.rfind("/") + 1 :])
         if found is None and resolved is not None:
             found = self._named(resolved[resolved.rfind("/") + 1 :])
@@ -70,10 +75,12 @@ class Profiles:
 
     def _named(self, name: str) -> Profile | None:
         """By name, then without a version: ``python3.12`` is ``python``."""
-        files = _SHIPPED.files()
-        if name not in self._added and name not in files:
+        if name not in self._added and name not in _SHIPPED.files():
             name = name.rstrip("0123456789.-")
-        return self._added.get(name) or _SHIPPED.find(name)
+        found = self._added.get(name) or _SHIPPED.find(name)
+        if found is not None:
+            self._kept[name] = found
+        return found
 
 
 SHIPPED = Profiles()

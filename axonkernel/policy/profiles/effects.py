@@ -86,8 +86,6 @@ class Run(NamedTuple):
 class Effects(NamedTuple):
     """All that is known about one command's words."""
 
-    subcommand: str | None = None
-    unknown: str = ""
     hazards: tuple[Hazard, ...] = ()
     files: tuple[FileUse, ...] = ()
     runs: tuple[Run, ...] = ()
@@ -98,31 +96,35 @@ _NOTHING = Effects()
 
 def effects(profile: Profile, words: Argv, unseen: bool = False) -> Effects:
     """What a program does with its words; ``unseen`` when more will be added to them."""
+    grammar = profile.grammar
+    read = read_words(grammar, words)
+    if profile.subcommands and read.operands:
+        return _by_subcommand(profile, words, read, unseen)
+    if not read.given and not grammar.busy:
+        return _NOTHING
     found = _Collector(profile, words, unseen)
-    read = read_words(profile.grammar, words)
-    name: str | None = None
-    if not profile.subcommands:
-        found.add(profile.grammar, read, "")
-    else:
-        found.options(profile.grammar, read, None, "")
-        if read.operands:
-            name, *rest = read.operands
-            _subcommand(profile, found, name, tuple(rest))
-    if name is None and not found.any:
-        return _NOTHING._replace(unknown=read.unknown) if read.unknown else _NOTHING
-    unknown = read.unknown
-    return Effects(name, unknown, tuple(found.hazards), tuple(found.files), tuple(found.runs))
+    found.add(grammar, read, "")
+    return found.effects()
 
 
-def _subcommand(profile: Profile, found: _Collector, name: str, rest: Argv) -> None:
+def _by_subcommand(profile: Profile, words: Argv, before: Read, unseen: bool) -> Effects:
+    name, *operands = before.operands
+    rest = tuple(operands)
     grammar = profile.sub(name)
     read = read_words(grammar, rest)
-    if read.operands and profile.has_sub(inner := f"{name} {read.operands[0]}"):
+    if not (before.given or read.given or grammar.busy or name in profile.nested):
+        return _NOTHING
+    found = _Collector(profile, words, unseen)
+    if before.given:
+        found.options(profile.grammar, before, None, "")
+    if name in profile.nested and read.operands and profile.has_sub(f"{name} {read.operands[0]}"):
         at = rest.index(read.operands[0])
         found.add(grammar, read_words(grammar, rest[:at]), name)
-        grammar, name = profile.sub(inner), inner
+        name = f"{name} {read.operands[0]}"
+        grammar = profile.sub(name)
         read = read_words(grammar, rest[at + 1 :])
     found.add(grammar, read, name)
+    return found.effects()
 
 
 def subcommand_of(profile: Profile, words: Argv) -> tuple[str | None, str]:
@@ -147,10 +149,11 @@ class _Collector:
         self.files: list[FileUse] = []
         self.runs: list[Run] = []
 
-    @property
-    def any(self) -> bool:
-        """Whether anything was found."""
-        return bool(self.hazards or self.files or self.runs)
+    def effects(self) -> Effects:
+        """What was gathered."""
+        if not (self.hazards or self.files or self.runs):
+            return _NOTHING
+        return Effects(tuple(self.hazards), tuple(self.files), tuple(self.runs))
 
     def add(self, grammar: Grammar, read: Read, sub: str) -> None:
         """Everything in the words of one grammar."""
@@ -158,7 +161,7 @@ class _Collector:
         lifts = _lifts(by.names, sub) if mode and by and mode.by_option else ()
         if grammar.hazard:
             self.hazards.append(Hazard((sub,), grammar.hazard))
-        hidden = self.options(grammar, read, mode, sub)
+        hidden = self.options(grammar, read, mode, sub) if read.given else False
         if hidden is None:
             return
         if hidden or (self._profile.kind == "wrapper" and read.unknown):
@@ -383,12 +386,12 @@ def spellings(profile: Profile, words: Argv) -> Argv:
     operand implies.
     """
     found: list[str] = []
-    read = read_words(profile.grammar, words)
+    read = read_words(profile.grammar, words, every=True)
     _spell(profile.grammar, read, found)
     if profile.subcommands and read.operands:
         name, *rest = read.operands
         grammar = profile.sub(name)
-        _spell(grammar, read_words(grammar, tuple(rest)), found)
+        _spell(grammar, read_words(grammar, tuple(rest), every=True), found)
     return tuple(dict.fromkeys(found))
 
 

@@ -28,46 +28,60 @@ class Read:
     """What stands in the words of a command.
 
     Arguments:
-        given: the options, in order.
+        given: the options that matter, or all of them, in order.
         operands: the other words; from the first one on when the grammar stops there.
         unknown: the first option that the table does not know, or "".
         shortened: the first long name that was not written out, or "".
     """
 
-    __slots__ = ("given", "operands", "shortened", "unknown")
+    __slots__ = ("_every", "given", "operands", "shortened", "unknown")
 
-    def __init__(self) -> None:
+    def __init__(self, every: bool) -> None:
         self.given: list[Given] = []
         self.operands: list[str] = []
         self.unknown = ""
         self.shortened = ""
+        self._every = every
+
+    def add(self, option: Option, value: str | None, words: Argv = ()) -> None:
+        """Notes an option, if it matters or all are asked for."""
+        if option.matters or self._every:
+            self.given.append(Given(option, value, words))
 
 
-def read_words(grammar: Grammar, words: Argv) -> Read:
-    """The options and operands in ``words``, which start after the program or subcommand."""
-    read = Read()
+def read_words(grammar: Grammar, words: Argv, *, every: bool = False) -> Read:
+    """The options and operands in ``words``, which start after the program or subcommand.
+
+    Arguments:
+        every: report options too that have no known effect.
+    """
+    read = Read(every)
     at, count = 0, len(words)
     stop = count if grammar.stop is None else grammar.stop
     if grammar.old_style and words and words[0][:1] not in ("", "-"):
         at = _old_bundle(grammar, words, read)
-    options, step = grammar.options, _exact if grammar.exact else _gnu
+    options, operands, exact = grammar.options, read.operands, grammar.exact
+    step, plus = _exact if exact else _gnu, "+" in options
     while at < count:
         word = words[at]
-        if word in ("", "-") or (word[0] not in "-+" and not grammar.exact):
-            is_option = word == "-" and "-" in options
-        elif word == "--":
-            read.operands += words[at + 1 :]
-            break
-        else:
-            is_option = grammar.exact or word[0] == "-" or "+" in options
-        taken = step(grammar, words, at, read) if is_option else 0
-        if taken:
-            at += taken
+        option = options.get(word)
+        if option is not None and not option.values:
+            read.add(option, None)
+            at += 1
             continue
-        if len(read.operands) >= stop:
-            read.operands += words[at:]
+        if word == "--":
+            operands += words[at + 1 :]
             break
-        read.operands.append(word)
+        start = word[:1]
+        if exact or (start == "-" and len(word) > 1) or (plus and start == "+"):
+            taken = step(grammar, words, at, read)
+            if taken:
+                at += taken
+                continue
+        if len(operands) >= stop:
+            operands += words[at:]
+            break
+        operands.append(word)
         at += 1
     return read
 
@@ -79,13 +93,13 @@ def _gnu(grammar: Grammar, words: Argv, at: int, read: Read) -> int:
     if option is not None:
         return _whole(option, words, at, read)
     if word[0] == "+":
-        read.given.append(Given(grammar.options["+"], word[1:]))
+        read.add(grammar.options["+"], word[1:])
         return 1
     if word.startswith("--"):
         return _long(grammar, words, at, read)
     name, joined, value = word.partition("=")
     if joined and len(name) > 2 and (option := grammar.options.get(name)) is not None:
-        read.given.append(Given(option, value))
+        read.add(option, value)
         return 1
     return _bundle(grammar, words, at, read)
 
@@ -94,13 +108,13 @@ def _whole(option: Option, words: Argv, at: int, read: Read) -> int:
     """An option that is a word of its own, with the words after it that are its values."""
     if option.values == COMMAND:
         end = _command_end(words, at + 1)
-        read.given.append(Given(option, None, words[at + 1 : end]))
+        read.add(option, None, words[at + 1 : end])
         return end + 1 - at
     if option.values > 0:
         value = words[at + 1] if at + 1 < len(words) else None
-        read.given.append(Given(option, value, words[at + 1 : at + 1 + option.values]))
+        read.add(option, value, words[at + 1 : at + 1 + option.values])
         return 1 + option.values
-    read.given.append(Given(option, None))
+    read.add(option, None)
     return 1
 
 
@@ -122,7 +136,7 @@ def _long(grammar: Grammar, words: Argv, at: int, read: Read) -> int:
         read.unknown = read.unknown or name
         return 1
     if joined:
-        read.given.append(Given(option, value))
+        read.add(option, value)
         return 1
     return _whole(option, words, at, read)
 
@@ -137,17 +151,17 @@ def _bundle(grammar: Grammar, words: Argv, at: int, read: Read) -> int:
             read.unknown = read.unknown or "-" + word[place]
             known = False
         elif option.values == 0:
-            read.given.append(Given(option, None))
+            read.add(option, None)
         elif rest := word[place + 1 :]:
-            read.given.append(Given(option, rest))
+            read.add(option, rest)
             return 1
         elif option.values == OPTIONAL:
-            read.given.append(Given(option, None))
+            read.add(option, None)
         elif known:
             return _whole(option, words, at, read)
         else:
             # The letter before may have taken this one as its value, or not.
-            read.given.append(Given(option, words[at + 1] if at + 1 < len(words) else None))
+            read.add(option, words[at + 1] if at + 1 < len(words) else None)
     return 1
 
 
@@ -162,7 +176,7 @@ def _exact(grammar: Grammar, words: Argv, at: int, read: Read) -> int:
         name, joined, value = spelling.partition("=")
         option = grammar.options.get(name) if joined else None
         if option is not None and option.values:
-            read.given.append(Given(option, value))
+            read.add(option, value)
             return 1
     if dashed:
         read.unknown = read.unknown or word
@@ -177,8 +191,8 @@ def _old_bundle(grammar: Grammar, words: Argv, read: Read) -> int:
         if option is None:
             read.unknown = read.unknown or "-" + letter
         elif option.values > 0:
-            read.given.append(Given(option, words[at] if at < len(words) else None))
+            read.add(option, words[at] if at < len(words) else None)
             at += 1
         else:
-            read.given.append(Given(option, None))
+            read.add(option, None)
     return at

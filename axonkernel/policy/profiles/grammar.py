@@ -68,6 +68,7 @@ class Option(NamedTuple):
         role: what its value is.
         means: further words that a rule about this program may look for.
         keys: how its value is read, when it holds a name itself.
+        matters: whether giving it has any effect that is known.
     """
 
     names: tuple[str, ...]
@@ -77,6 +78,7 @@ class Option(NamedTuple):
     role: str = "text"
     means: tuple[str, ...] = ()
     keys: Keys | None = None
+    matters: bool = True
 
 
 class Mode(NamedTuple):
@@ -118,6 +120,15 @@ class Grammar:
         for table in tables:
             self._add(table)
         self._long = sorted(name for name in self.options if name.startswith("--"))
+        selecting = self.instead.union(*(mode.options for mode in self.modes))
+        selecting = selecting.union(*(mode.roles for mode in self.modes))
+        for name, option in self.options.items():
+            if not option.matters and not selecting.isdisjoint(option.names):
+                self.options[name] = option._replace(matters=True)
+        #: Whether operands, or the program alone, have an effect.
+        self.busy = bool(
+            self.operands or self.operand_hazards or self.modes or self.hazard or self.writes
+        )
 
     def _add(self, table: Mapping[str, Any]) -> None:
         for spec in table.get("options", "").split():
@@ -172,14 +183,16 @@ class Profile:
         self.runs = "command" in roles or "hides" in roles
         self._style: str = data.get("style", "strict" if self.kind == "wrapper" else "gnu")
         self._subs: Mapping[str, list[Mapping[str, Any]]] = _by_name(data.get("sub", {}))
+        #: First words of subcommands of two words.
+        self.nested = frozenset(n.partition(" ")[0] for n in self._subs if " " in n)
         self._made: dict[str, Grammar] = {}
         self.grammar = Grammar([data], self._style, 0 if self.subcommands else None)
 
     def sub(self, name: str) -> Grammar:
         """The grammar of a subcommand; that of ``*`` for one that is not listed."""
-        name = name if name in self._subs else "*"
         grammar = self._made.get(name)
         if grammar is None:
+            name = name if name in self._subs else "*"
             grammar = Grammar(self._subs.get(name, ()), self._style, None)
             self._made[name] = grammar
         return grammar
@@ -212,14 +225,16 @@ def _option(spec: str, table: Mapping[str, Any]) -> Option:
         return next((known[name] for name in names if name in known), None)
 
     safe, keys, means = about("safe"), about("keys"), about("means")
+    hazard, role = about("hazards") or "", about("roles") or "text"
     return Option(
         tuple(names),
         values,
-        about("hazards") or "",
+        hazard,
         None if safe is None else _compile(safe),
-        about("roles") or "text",
+        role,
         tuple(means.split()) if means else (),
         None if keys is None else _keys(keys),
+        bool(hazard or keys or role != "text"),
     )
 
 

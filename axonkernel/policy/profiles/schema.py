@@ -202,9 +202,7 @@ def json_schema() -> dict[str, Any]:
     inside = {"type": "object", "properties": {"hazards": texts, "roles": role_map}}
     grammar = {
         **dict.fromkeys(("hazard", "instead", "operands", "options", "writes"), text),
-        **dict.fromkeys(
-            ("hazards", "means", "operand_hazards", "operand_means", "safe"), texts
-        ),
+        **dict.fromkeys(("hazards", "means", "operand_hazards", "operand_means", "safe"), texts),
         "feeds": {"type": "boolean"},
         "keys": {"type": "object", "additionalProperties": inside},
         "roles": role_map,

@@ -19,9 +19,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_REGEX = re.compile(
-    r"(?>[^/\\\n\[]|\\.|\[\^?\]?(?>\[:[a-z]+:\]|[^]\\\n/]|\\.)*+\])*+/", re.DOTALL
-)
+_REGEX = re.compile(r"(?>[^/\\\n\[]|\\.|\[\^?\]?(?>\[:[a-z]+:\]|[^]\\\n/]|\\.)*+\])*+/", re.DOTALL)
 #: Words after which a slash starts an expression, not a division.
 _OPERATORS = frozenset("print printf return in delete exit do else case".split())
 _HEADS = frozenset(("if", "while", "for", "switch"))
