@@ -26,6 +26,8 @@ __all__ = [
     "within",
 ]
 
+_MOST_TRIES = 10
+
 
 def resolve(path: str, cwd: str = "/") -> str:
     """``path`` as an absolute path without symlinks; the leaf need not exist.
@@ -40,7 +42,7 @@ def resolve(path: str, cwd: str = "/") -> str:
     joined = os.path.join(cwd, path)
     if "\0" in joined:
         return joined
-    return os.path.realpath(joined)
+    return _real(joined)
 
 
 def resolve_entry(path: str, cwd: str = "/") -> str:
@@ -49,7 +51,21 @@ def resolve_entry(path: str, cwd: str = "/") -> str:
     folder, name = os.path.split(joined.rstrip("/") or "/")
     if "\0" in joined or name in ("", ".", ".."):
         return resolve(joined)
-    return os.path.join(os.path.realpath(folder), name)
+    return os.path.join(_real(folder), name)
+
+
+def _real(path: str) -> str:
+    """``os.path.realpath``, which fails where a link is replaced at the wrong moment.
+
+    Who keeps replacing it gets the path as spelled: it is judged like that, and what opens
+    it follows no link.
+    """
+    for _ in range(_MOST_TRIES):
+        try:
+            return os.path.realpath(path)
+        except OSError:
+            continue
+    return os.path.normpath(path)
 
 
 def canonical_policy(policy: Policy) -> Policy:

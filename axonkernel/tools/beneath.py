@@ -12,6 +12,8 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from axonkernel.tools.openat2 import open_beneath
+
 __all__ = ["open_folder", "open_judged", "parent_of"]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -33,8 +35,13 @@ def parent_of(path: str, make: Callable[[str], None] | None = None) -> Iterator[
     if not name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     descriptor = os.open("/", _STEP)
-    walked = ""
     try:
+        following = _at_once(descriptor, folders, missing_is_fine=make is not None)
+        if following is not None:
+            os.close(descriptor)
+            descriptor = following
+            folders = []
+        walked = ""
         for folder in folders:
             walked = f"{walked}/{folder}"
             following = _step(descriptor, folder, walked, make)
@@ -43,6 +50,18 @@ def parent_of(path: str, make: Callable[[str], None] | None = None) -> Iterator[
         yield descriptor, name
     finally:
         os.close(descriptor)
+
+
+def _at_once(root: int, folders: list[str], *, missing_is_fine: bool) -> int | None:
+    """The last of ``folders`` in one step; None when they have to be walked."""
+    if not folders:
+        return None
+    try:
+        return open_beneath(root, "/".join(folders), _STEP)
+    except FileNotFoundError:
+        if missing_is_fine:
+            return None
+        raise
 
 
 def _step(parent: int, name: str, path: str, make: Callable[[str], None] | None) -> int:

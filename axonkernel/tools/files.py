@@ -121,6 +121,8 @@ def _write_bytes(kernel: Judge, path: str, data: bytes) -> int:
 
     try:
         with open_judged(path, os.O_WRONLY | os.O_CREAT, make=make) as file:
+            if os.fstat(file).st_nlink > 1:
+                raise ToolError("fs.write", "the file has other names, which would change too")
             os.ftruncate(file, 0)
             left = memoryview(data)
             while left:

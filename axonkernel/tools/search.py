@@ -29,6 +29,8 @@ Kind = Literal["file", "folder", "symlink", "other"]
 _MOST_FOUND = 10_000
 _LONGEST_LINE_CHARACTERS = 2_000
 _LARGEST_FILE_BYTES = 16 * 1024 * 1024
+#: Each folder on the way down is held open.
+_DEEPEST = 100
 
 
 @define
@@ -37,6 +39,7 @@ class _Walk:
 
     kernel: Judge
     hidden: int = 0
+    cut: bool = False
 
     def entries(self, folder: int, path: str) -> Iterator[tuple[str, Kind, int]]:
         """(name, kind, size in bytes) of what may be read in an open folder, sorted."""
@@ -53,16 +56,21 @@ class _Walk:
             else:
                 self.hidden += 1
 
-    def below(self, folder: int, path: str) -> Iterator[tuple[int, str, str, Kind, int]]:
-        """(folder, name in it, path, kind, size in bytes) of all that may be read below."""
+    def below(
+        self, folder: int, path: str, depth: int = 0
+    ) -> Iterator[tuple[int, str, str, Kind, int]]:
+        """(folder, name in it, path, kind, size in bytes) of all that may be read below, down
+        to 100 folders; ``cut`` says that there was more."""
         for name, kind, size_bytes in self.entries(folder, path):
             inside = f"{path.rstrip('/')}/{name}"
             yield folder, name, inside, kind, size_bytes
-            if kind == "folder":
-                yield from self._descend(folder, name, inside)
+            if kind == "folder" and depth < _DEEPEST:
+                yield from self._descend(folder, name, inside, depth + 1)
+            elif kind == "folder":
+                self.cut = True
 
     def _descend(
-        self, folder: int, name: str, path: str
+        self, folder: int, name: str, path: str, depth: int
     ) -> Iterator[tuple[int, str, str, Kind, int]]:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -70,7 +78,7 @@ class _Walk:
         except OSError:
             return  # not ours to read, or no folder any more
         try:
-            yield from self.below(descriptor, path)
+            yield from self.below(descriptor, path, depth)
         finally:
             os.close(descriptor)
 
@@ -101,7 +109,8 @@ def glob(
 ) -> dict[str, Any]:
     """Find files and folders below ``path`` by a path pattern (``**`` crosses folders).
 
-    Returns ``paths`` and ``hidden``; ``truncated`` when there were more than 10,000.
+    Returns ``paths`` and ``hidden``; ``truncated`` when there were more than 10,000, or folders
+    more than 100 deep.
     """
     if pattern.startswith("/") or "\0" in pattern or ".." in pattern.split("/"):
         raise ToolError("fs.glob", "the pattern counts from path and stays below it")
@@ -117,7 +126,7 @@ def glob(
                     break
     except OSError as error:
         raise ToolError("fs.glob", error.strerror or "cannot be searched") from None
-    truncated = len(found) > _MOST_FOUND
+    truncated = walk.cut or len(found) > _MOST_FOUND
     return {"paths": found[:_MOST_FOUND], "hidden": walk.hidden, "truncated": truncated}
 
 
@@ -147,7 +156,7 @@ def grep(
             search.file(folder, name, path)
     except OSError as error:
         raise ToolError("fs.grep", error.strerror or "cannot be searched") from None
-    return {"matches": search.found, "hidden": walk.hidden, "truncated": search.full}
+    return {"matches": search.found, "hidden": walk.hidden, "truncated": search.full or walk.cut}
 
 
 def _grep_below(search: _Search, walk: _Walk, path: str, names: str) -> None:
