@@ -65,9 +65,13 @@ def read_words(grammar: Grammar, words: Argv, *, every: bool = False) -> Read:
     while at < count:
         word = words[at]
         option = options.get(word)
-        if option is not None and not option.values:
-            read.add(option, None)
-            at += 1
+        if option is not None:
+            if option.values:
+                at += _whole(option, words, at, read)
+            else:
+                at += 1
+                if option.matters or every:
+                    read.given.append(Given(option, None))
             continue
         if word == "--":
             operands += words[at + 1 :]
@@ -89,9 +93,6 @@ def read_words(grammar: Grammar, words: Argv, *, every: bool = False) -> Read:
 def _gnu(grammar: Grammar, words: Argv, at: int, read: Read) -> int:
     """How many words an option takes, itself included."""
     word = words[at]
-    option = grammar.options.get(word)
-    if option is not None:
-        return _whole(option, words, at, read)
     if word[0] == "+":
         read.add(grammar.options["+"], word[1:])
         return 1
@@ -168,10 +169,10 @@ def _bundle(grammar: Grammar, words: Argv, at: int, read: Read) -> int:
 def _exact(grammar: Grammar, words: Argv, at: int, read: Read) -> int:
     """Options spelled in one way only: find's expression, dd's ``of=FILE``."""
     word = words[at]
-    dashed = word[0] == "-"
-    for spelling in (word, word[1:]) if word.startswith("--") else (word,):
+    dashed = word[:1] == "-"
+    for spelling in (word, word[1:]) if word[:2] == "--" else (word,):
         option = grammar.options.get(spelling)
-        if option is not None and (dashed or option.values == 0):
+        if option is not None:
             return _whole(option, words, at, read)
         name, joined, value = spelling.partition("=")
         option = grammar.options.get(name) if joined else None

@@ -190,9 +190,9 @@ class Profile:
 
     def sub(self, name: str) -> Grammar:
         """The grammar of a subcommand; that of ``*`` for one that is not listed."""
+        name = name if name in self._subs else "*"
         grammar = self._made.get(name)
         if grammar is None:
-            name = name if name in self._subs else "*"
             grammar = Grammar(self._subs.get(name, ()), self._style, None)
             self._made[name] = grammar
         return grammar
