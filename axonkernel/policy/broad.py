@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from axonkernel.policy.controls import SOCKET_VARIABLES, is_control, only_controls
-from axonkernel.policy.faults import spelled
+from axonkernel.policy.faults import spelled, step
 from axonkernel.policy.globs import argument_glob
 from axonkernel.policy.match import parse_destination
-from axonkernel.policy.model import EnvPolicy, FsPolicy, NetPolicy, Policy, ShellPolicy
+from axonkernel.policy.model import (
+    EnvPolicy,
+    FsPolicy,
+    NetPolicy,
+    Policy,
+    ShellPolicy,
+    SubjectRules,
+    ToolRules,
+)
 from axonkernel.policy.remark import Lint
 
 __all__ = ["broad_grants"]
@@ -21,6 +30,10 @@ _INTERPRETERS = frozenset(_INTERPRETER_LIST.split(" "))
 _SYSTEM_FOLDERS = ("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/root", "/run", "/tmp",
                    "/usr", "/var")  # fmt: skip
 
+#: Second levels where anybody registers a name, as in ``co.uk``.
+_REGISTRY = re.compile(r"\*\.(?:ac|co|com|edu|gov|net|or|org)\.[a-z]{2}\Z")
+_ANY_URL = re.compile(r"https?://\*")
+
 
 def broad_grants(policy: Policy) -> Iterator[Lint]:
     """Remarks on what is granted, block by block."""
@@ -32,8 +45,10 @@ def broad_grants(policy: Policy) -> Iterator[Lint]:
         yield from _programs(policy.shell)
     if policy.env is not None:
         yield from _variables(policy.env)
-    if policy.tools is not None and ("*", "allow") in policy.tools.entries:
-        yield Lint("over-broad", '$.tools["*"]', "every tool that has no rule is allowed")
+    if policy.tools is not None:
+        if ("*", "allow") in policy.tools.entries:
+            yield Lint("over-broad", '$.tools["*"]', "every tool that has no rule is allowed")
+        yield from _subjects(policy.tools, "$.tools")
 
 
 def _files(fs: FsPolicy) -> Iterator[Lint]:
@@ -59,8 +74,12 @@ def _broad_destination(entry: str) -> str | None:
     parsed = parse_destination(entry)
     if parsed.kind in ("any", "public"):
         return "the whole internet"
+    if parsed.kind == "private":
+        return "every machine of the local network, and this one"
     if parsed.kind == "wildcard" and parsed.host.count(".") == 1:
         return "every name under a top-level domain"
+    if parsed.kind == "wildcard" and _REGISTRY.match(parsed.host):
+        return "every name that is registered there"
     if parsed.kind == "cidr" and int(parsed.host.rpartition("/")[2]) < 8:
         return "a very large network"
     return None
@@ -81,6 +100,18 @@ def _programs(shell: ShellPolicy) -> Iterator[Lint]:
                 spot,
                 f"{entry} runs any code its arguments say; only the box holds that code",
             )
+
+
+def _subjects(rules: ToolRules, path: str) -> Iterator[Lint]:
+    for name, entry in rules.entries:
+        spot = path + step(name)
+        if isinstance(entry, ToolRules):
+            yield from _subjects(entry, spot)
+        elif isinstance(entry, SubjectRules):
+            for index, pattern in enumerate(entry.allow or ()):
+                if not pattern.strip("*/:") or _ANY_URL.match(pattern):
+                    message = f"{pattern} matches whatever is asked"
+                    yield Lint("over-broad", f"{spot}.allow[{index}]", message)
 
 
 def _is_interpreter(name: str) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from axonkernel.policy.checks import below
 from axonkernel.policy.faults import spelled, step
-from axonkernel.policy.globs import argument_glob, glob_parts, is_glob, unescape
+from axonkernel.policy.globs import argument_glob, glob_parts, is_glob, path_glob, unescape
+from axonkernel.policy.meets.net import common_allow
 from axonkernel.policy.model import (
     EnvPolicy,
     FsPolicy,
@@ -26,6 +27,7 @@ def dead_rules(policy: Policy) -> Iterator[Lint]:
         yield from _carve_outs(policy.fs)
     if policy.net is not None and policy.net.allow is not True:
         yield from _overruled(policy.net.allow, policy.net.deny, "$.net.allow")
+        yield from _overruled(policy.net.escalate, policy.net.deny, "$.net.escalate")
     if policy.shell is not None and policy.shell.allow is not True:
         yield from _dead_programs(policy.shell, policy.shell.allow)
     if policy.env is not None:
@@ -43,15 +45,30 @@ def _fixed_variables(env: EnvPolicy) -> Iterator[Lint]:
                 yield Lint("never-matches", f"$.env.{key}[{index}]", message)
 
 
-def _overruled(allow: tuple[str, ...], deny: tuple[str, ...], path: str) -> Iterator[Lint]:
-    for index, entry in enumerate(allow):
-        if entry in deny:
+def _overruled(entries: tuple[str, ...], deny: tuple[str, ...], path: str) -> Iterator[Lint]:
+    for index, entry in enumerate(entries):
+        over = next((each for each in deny if _within(entry, each)), None)
+        if over is not None:
             message = f"{entry} is in deny too, and deny wins"
+            if over != entry:
+                message = f"{entry} is denied by {over}, and deny wins"
             yield Lint("never-matches", f"{path}[{index}]", message)
+
+
+def _within(entry: str, deny: str) -> bool:
+    """Whether all of a destination lies in a denied one."""
+    return common_allow((entry,), (deny,), covering=True) == (entry,)
 
 
 def _carve_outs(fs: FsPolicy) -> Iterator[Lint]:
     grants = (*fs.read, *fs.write)
+    for pattern in filter(is_glob, fs.deny):
+        denied = path_glob(pattern)
+        for name in ("read", "write"):
+            for index, grant in enumerate(getattr(fs, name)):
+                if denied(grant):
+                    message = f"{grant} is denied by {pattern}, and deny wins"
+                    yield Lint("never-matches", f"$.fs.{name}[{index}]", message)
     for index, entry in enumerate(fs.deny):
         spot = f"$.fs.deny[{index}]"
         if not _touches(entry, grants):
@@ -85,7 +102,10 @@ def _dead_programs(shell: ShellPolicy, allow: tuple[str, ...]) -> Iterator[Lint]
             yield Lint(
                 "never-matches", f"$.shell.allow[{index}]", f"{entry} is denied, and deny wins"
             )
-    for program, _ in shell.args:
+    for program, args in shell.args:
+        for name in ("allow", "escalate"):
+            place = f"$.shell.args{step(program)}.{name}"
+            yield from _said_twice(getattr(args, name) or (), args.deny, place)
         if not any(_may_be(program, entry) for entry in allow):
             yield Lint(
                 "never-matches",
@@ -114,10 +134,12 @@ def _dead_subjects(rules: ToolRules, path: str) -> Iterator[Lint]:
         if isinstance(entry, ToolRules):
             yield from _dead_subjects(entry, spot)
         elif isinstance(entry, SubjectRules):
-            for index, pattern in enumerate(entry.allow or ()):
-                if pattern in entry.deny:
-                    yield Lint(
-                        "never-matches",
-                        f"{spot}.allow[{index}]",
-                        f"{pattern} is in deny too, and deny wins",
-                    )
+            yield from _said_twice(entry.allow or (), entry.deny, f"{spot}.allow")
+            yield from _said_twice(entry.escalate, entry.deny, f"{spot}.escalate")
+
+
+def _said_twice(patterns: tuple[str, ...], deny: tuple[str, ...], place: str) -> Iterator[Lint]:
+    for index, pattern in enumerate(patterns):
+        if pattern in deny:
+            message = f"{pattern} is in deny too, and deny wins"
+            yield Lint("never-matches", f"{place}[{index}]", message)

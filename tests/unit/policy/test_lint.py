@@ -157,3 +157,41 @@ def test_deceptive_text_is_found_anywhere() -> None:
     found = {lint.path: str(lint) for lint in lints(policy)}
     assert found.keys() == {"$.fs.read[0]", '$.tools["g\\u200b"]'}
     assert all(text.isascii() for text in found.values())
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"net": {"allow": ["a.x.test", "y.test"], "deny": ["*.x.test"]}}, {"$.net.allow[0]"}),
+        ({"net": {"allow": ["10.1.2.3:80"], "deny": ["10.0.0.0/8:*"]}}, {"$.net.allow[0]"}),
+        ({"net": {"allow": ["10.0.0.0/8:80"], "deny": ["10.1.2.3:80"]}}, set()),
+        ({"net": {"allow": ["y.test:80-90"], "deny": ["y.test:80"]}}, set()),
+        ({"net": {"allow": ["y.test"], "escalate": ["z.test"], "deny": ["z.test:*"]}},
+         {"$.net.escalate[0]"}),
+        ({"fs": {"read": ["a.key", "b"], "deny": ["**/*.key"]}}, {"$.fs.read[0]"}),
+        ({"fs": {"write": ["x/.env"], "deny": ["/srv/**/.env"]}}, {"$.fs.write[0]"}),
+        ({"shell": {"allow": ["git"], "args": {"git": {"allow": ["log", "push"], "deny": ["push"],
+                                                       "escalate": ["push"]}}}},
+         {"$.shell.args.git.allow[1]", "$.shell.args.git.escalate[0]"}),
+        ({"tools": {"t": {"allow": ["a"], "escalate": ["b", "c"], "deny": ["b"]}}},
+         {"$.tools.t.escalate[0]"}),
+    ],
+)  # fmt: skip
+def test_rules_under_a_wider_denial_never_match(data: dict[str, Any], expected: set[str]) -> None:
+    """A deny that covers all of an entry, not only one that is spelled like it."""
+    assert remarks(data) == {("never-matches", place) for place in expected}
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"net": {"allow": ["private", "*.co.uk", "*.x.co.uk", "*.io.test"]}},
+         {"$.net.allow[0]", "$.net.allow[1]"}),
+        ({"tools": {"http.fetch": {"allow": ["https://*", "https://a.test/*"]}}},
+         {"$.tools.http.fetch.allow[0]"}),
+        ({"tools": {"t": {"allow": ["*"]}, "u": {"allow": ["a*"]}}}, {"$.tools.t.allow[0]"}),
+    ],
+)  # fmt: skip
+def test_grants_that_are_wider_than_they_look(data: dict[str, Any], expected: set[str]) -> None:
+    """Local networks, registries, patterns for any subject."""
+    assert remarks(data) == {("over-broad", place) for place in expected}
