@@ -141,6 +141,10 @@ class Kernel:
         """
         await self._core.mediator.require(self._core.canonical(request), self._scope())
 
+    def require_sync(self, request: AnyRequest) -> None:
+        """:meth:`require` for code without an event loop."""
+        self._core.mediator.require_sync(self._core.canonical(request), self._scope())
+
     def explain(self, request: AnyRequest) -> Explanation:
         """Why ``request`` is decided as it is; for the operator, never for the agent."""
         from axonkernel.policy.explain import explain
