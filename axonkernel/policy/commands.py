@@ -12,8 +12,9 @@ from axonkernel.policy.match import needs_shell, normalize, split_words
 from axonkernel.policy.profiles import SHIPPED, Profiles
 from axonkernel.policy.profiles.effects import UNKNOWN, Run, effects
 from axonkernel.policy.request import Argv, ProcessRequest, ShellRequest
+from axonkernel.policy.shell.calls import Call, Redirect
 from axonkernel.policy.shell.faults import TooComplex
-from axonkernel.policy.shell.line import Call, Redirect, read_line
+from axonkernel.policy.shell.line import read_line
 from axonkernel.policy.shell.names import BUILTINS
 
 __all__ = ["DEEPEST", "Redirect", "SimpleCommand", "commands_of"]

@@ -8,7 +8,8 @@ others. A line on which they do not agree is refused, so one reader's mistake le
 
 from __future__ import annotations
 
+from axonkernel.policy.shell.calls import Call, Redirect
 from axonkernel.policy.shell.faults import LineFault, TooComplex, Unparsable
-from axonkernel.policy.shell.line import Call, Redirect, read_line
+from axonkernel.policy.shell.line import read_line
 
 __all__ = ["Call", "LineFault", "Redirect", "TooComplex", "Unparsable", "read_line"]

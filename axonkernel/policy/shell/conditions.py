@@ -51,7 +51,8 @@ class Conditions:
         source, items = self._source, list[Word | None]()
         while True:
             source.skip_blanks()
-            if any(source.take(operator) for operator in _OPERATORS):
+            process = source.starts("<(") or source.starts(">(")
+            if not process and any(source.take(operator) for operator in _OPERATORS):
                 items.append(None)
                 continue
             if source.peek() in ("\n", "#"):

@@ -7,9 +7,11 @@ variable that arithmetic reads. Only forms that cannot are let through.
 from __future__ import annotations
 
 import re
+from string import ascii_letters, digits
 from typing import Final
 
-from axonkernel.policy.shell.faults import LineFault
+from axonkernel.policy.shell.faults import LineFault, TooComplex
+from axonkernel.policy.shell.source import DEEPEST
 
 __all__ = ["IDENTIFIER", "PARAMETER", "arithmetic_end", "arithmetic_names", "braced_end"]
 
@@ -21,14 +23,14 @@ PARAMETER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[@*#?$!0-9-]")
 _PLAIN = r"(?:[A-Za-z0-9_./:@%+,=^* -]|\$[A-Za-z_][A-Za-z0-9_]*)*"
 _BRACED: Final = re.compile(
     rf"""\$\{{(?:
-        \#?[A-Za-z_][A-Za-z0-9_]*
+        \#?[A-Za-z_][A-Za-z0-9_]*(?:\[(?:@|\*|[0-9]+)\])?
       | [0-9]+ | [@*\#?$!-]
       | [A-Za-z_][A-Za-z0-9_]*(?::?[-+]|\#\#?|%%?|//?){_PLAIN}
       | [0-9@*](?::?[-+]){_PLAIN}
     )\}}""",
     re.VERBOSE,
 )
-_ARITHMETIC: Final = re.compile(r"[0-9A-Za-z_ \t+\-*/%<>=!&|^~?:,()$;]*")
+_ARITHMETIC: Final = frozenset(f"{ascii_letters}{digits}_ \t+-*/%<>=!&|^~?:,()$;")
 _NAME: Final = re.compile(r"\$?(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\$[#?$]|0[xX][0-9a-fA-F]+|[0-9]+")
 
 
@@ -46,13 +48,16 @@ def arithmetic_end(text: str, at: int, end: int) -> int:
     bash counts parentheses in the same way, and takes what is not followed by ``))`` for
     nested subshells; that is refused here.
     """
-    match = _ARITHMETIC.match(text, at, end)
-    stop = match.end() if match else at
     depth = 0
-    for place in range(at, stop):
-        if text[place] == "(":
+    for place in range(at, end):
+        character = text[place]
+        if character not in _ARITHMETIC:
+            break
+        if character == "(":
             depth += 1
-        elif text[place] == ")":
+            if depth > DEEPEST:
+                raise TooComplex(f"nested deeper than {DEEPEST}")
+        elif character == ")":
             if depth == 0:
                 if place + 1 >= end or text[place + 1] != ")":
                     break

@@ -13,8 +13,9 @@ from axonkernel.policy.shell.conditions import Conditions
 from axonkernel.policy.shell.documents import Documents
 from axonkernel.policy.shell.expansions import arithmetic_end, arithmetic_names
 from axonkernel.policy.shell.faults import LineFault, Unparsable
-from axonkernel.policy.shell.loops import Loops, Settled
+from axonkernel.policy.shell.loops import Loops
 from axonkernel.policy.shell.names import FUNCTION, RESERVED, SHADOWED
+from axonkernel.policy.shell.numbers import Settled
 from axonkernel.policy.shell.simple import SimpleCommands
 from axonkernel.policy.shell.source import Source
 from axonkernel.policy.shell.tree import Block, Chain, Definition, Node, Simple

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from axonkernel.policy.shell.expansions import IDENTIFIER, arithmetic_end, arithmetic_names
 from axonkernel.policy.shell.faults import LineFault
+from axonkernel.policy.shell.numbers import Settled
 from axonkernel.policy.shell.tree import Assignment, Block, Node, Simple, Word
 
 if TYPE_CHECKING:
     from axonkernel.policy.shell.grammar import Grammar
 
-__all__ = ["Loops", "Settled"]
+__all__ = ["Loops"]
 
 _RANGE: Final = re.compile(r"-?[0-9]+|\{-?[0-9]+\.\.-?[0-9]+\}")
 _FIRST: Final = re.compile(r"[ \t]*([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*[0-9]+[ \t]*;")
-
-
-class Settled(NamedTuple):
-    """A variable that holds a number from one place to another."""
-
-    name: str
-    start: int
-    end: int
 
 
 class Loops:

@@ -6,13 +6,14 @@ import re
 from typing import Final
 
 from axonkernel.policy.shell.documents import Documents
+from axonkernel.policy.shell.expansions import arithmetic_end
 from axonkernel.policy.shell.faults import LineFault
 from axonkernel.policy.shell.names import ASSIGNMENT
 from axonkernel.policy.shell.source import Source
 from axonkernel.policy.shell.tree import Assignment, Node, Redirection, Simple, Word
 from axonkernel.policy.shell.words import Words
 
-__all__ = ["SimpleCommands", "is_number"]
+__all__ = ["SimpleCommands"]
 
 #: A redirection operator, with the descriptor it is for.
 _OPERATOR: Final = re.compile(r"&>>?|[0-9]*(<<<|<<-|<<|<&|<>|<(?!\()|>>|>&|>\||>(?!\())")
@@ -43,6 +44,8 @@ class SimpleCommands:
                 pass
             elif not building.words and (match := ASSIGNMENT.match(source.text, source.at)):
                 building.assign(match, self._word())
+                if source.peek() == "(":
+                    raise LineFault("an array")
             else:
                 building.words.append(self._word())
             source.skip_blanks()
@@ -103,11 +106,17 @@ class SimpleCommands:
         return True
 
 
-def is_number(word: Word, value: str) -> bool:
-    """Whether ``value``, the end of a word, can be nothing but a whole number."""
-    if word.known:
+def _is_number(word: Word, start: int) -> bool:
+    """Whether a word from ``start`` on, behind its ``=``, is a number in any case."""
+    value = word.raw[start:]
+    if value[:1] == value[-1:] == '"':
+        value = value[1:-1]
+    if not value.startswith("$(("):
         return _NUMBER.fullmatch(value) is not None
-    return value.startswith("$((") and value.endswith("))") and value.count("$((") == 1
+    try:
+        return arithmetic_end(value, 3, len(value)) == len(value)
+    except LineFault:
+        return False
 
 
 class _Building:
@@ -127,8 +136,7 @@ class _Building:
     def assign(self, match: re.Match[str], word: Word) -> None:
         if match[2] is not None:
             raise LineFault("an assignment with a subscript")
-        value = word.text[match.end() - match.start() :]
-        numeric = is_number(word, value) and not match[0].endswith("+=")
+        numeric = _is_number(word, len(match[0])) and not match[0].endswith("+=")
         self.assigns.append(Assignment(match[1], word.at, numeric))
         self.inner += word.inner
 

@@ -70,11 +70,11 @@ class Source:
             else:
                 return
 
-    def count_word(self) -> None:
-        """Note one more word. Raises TooComplex beyond the cap."""
-        self._words += 1
+    def count_word(self, count: int = 1) -> None:
+        """Note more words, expansions or brackets. Raises TooComplex beyond the cap."""
+        self._words += count
         if self._words > MOST_WORDS:
-            raise TooComplex(f"more than {MOST_WORDS} words")
+            raise TooComplex(f"more than {MOST_WORDS} words and expansions")
 
     def deeper(self) -> None:
         """Note one more level of nesting. Raises TooComplex beyond the cap."""

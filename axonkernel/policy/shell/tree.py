@@ -57,7 +57,10 @@ class Redirection(NamedTuple):
 
 
 class Simple(NamedTuple):
-    """A simple command: assignments, words, redirections; each may be missing."""
+    """A simple command: assignments, words, redirections; each may be missing.
+
+    ``inner`` has the commands of substitutions in any of them.
+    """
 
     at: int
     words: tuple[Word, ...] = ()

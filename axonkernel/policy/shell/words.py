@@ -67,6 +67,7 @@ class Words:
                 match = _ORDINARY.match(source.text, source.at, source.end)
                 assert match is not None
                 source.at = match.end()
+                source.count_word(sum(map(match[0].count, "{}[]")))
                 building.unquoted(match[0])
         if source.at == building.at:
             raise source.unexpected()
@@ -145,12 +146,15 @@ class Words:
 
     def _dollar_or_tick(self, building: _Building, *, quoted: bool) -> None:
         source = self._source
+        source.count_word()
         start, inner = source.at, None
         if source.peek() == "`":
             inner = self._ticks(quoted)
         elif source.starts("$(("):
             source.at = arithmetic_end(source.text, start + 3, source.end)
-            self._numbers += arithmetic_names(source.text, start + 3, source.at - 2)
+            names = arithmetic_names(source.text, start + 3, source.at - 2)
+            source.count_word(len(names))
+            self._numbers += names
             # The result is a number, whatever it is.
             building.expansion(source.text[start : source.at], single=True)
             return
