@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -186,6 +189,38 @@ def test_a_launcher_works_again_after_its_helper_died(plan: BoxPlan, null: int) 
         ended(launcher.start(plan, command("", null)))
     assert ended(launcher.start(plan, command("", null))).exit_code == 0
     launcher.close()
+
+
+SUPERVISOR = """
+import json, sys, time
+from axonkernel.box.launch import Launcher
+from axonkernel.box.model import Command, decode_plan
+launcher = Launcher()
+plan = decode_plan(json.load(open(sys.argv[1])))
+boxes = [launcher.start(plan, Command(tuple(sys.argv[2:]), 0, 1, 2)) for _ in range(2)]
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("moment_s", [0.3, 0.45, 0.6, 2.0])
+def test_a_killed_supervisor_takes_its_boxes_along(
+    plan: BoxPlan, project: Path, moment_s: float
+) -> None:
+    """kill -9 of a process with a launcher and two boxes, early and late: nothing stays."""
+    kept = project.parent / "plan.json"
+    kept.write_text(json.dumps(plan))
+    process = subprocess.Popen(
+        [sys.executable, "-c", SUPERVISOR, str(kept), PYTHON, "-ISc", BEAT],
+        stdin=subprocess.DEVNULL,
+        env={"PYTHONPATH": str(processes.REPOSITORY), "PATH": processes.PATH},
+    )
+    time.sleep(moment_s)
+    if moment_s > 1:
+        wait_for_beat(project)  # so that one of the moments surely is a running box
+    process.kill()
+    process.wait()
+    time.sleep(1.0)
+    assert silent(project)
 
 
 def test_no_descriptor_stays_open(launcher: Launcher, plan: BoxPlan, null: int) -> None:
