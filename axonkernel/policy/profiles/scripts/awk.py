@@ -8,7 +8,7 @@ from axonkernel.policy.profiles.scripts import Script
 
 __all__ = ["awk_script"]
 
-_SYSTEM = re.compile(r"\bsystem\b\s*(?:\\\r?\n\s*)*\(")
+_SYSTEM = re.compile(r"(?<![A-Za-z_])system\b\s*(?:\\\r?\n\s*)*\(")
 _TOKEN = re.compile(
     r"""
     (?P<blank>[ \t\r]+|\\\r?\n|\#[^\n]*)
