@@ -131,7 +131,10 @@ def _edits(decision: Decision, request: AnyRequest, data: dict[str, Any]) -> Ite
         yield _add("env.allow", subject)
         yield _add("env.unsafe_allow", subject)
     elif decision.code == "shell.hazard":
-        yield from _hazards(decision)
+        if decision.rule == "builtin:control":
+            yield _add("env.unsafe_allow", subject)
+        else:
+            yield _add("shell.unsafe", escape(subject))
     elif decision.code == "tool" and isinstance(request, ToolRequest):
         yield from _tools(decision, request, data.get("tools", {}))
     else:
@@ -156,14 +159,6 @@ def _destination(decision: Decision, request: AnyRequest) -> str:
     host = f"[{host}]" if ":" in host else host
     udp = isinstance(request, ConnectRequest) and request.protocol == "udp"
     return f"{host}:{port}{'/udp' if udp else ''}"
-
-
-def _hazards(decision: Decision) -> Iterator[Change]:
-    """A variable, or what the denial says that ``shell.unsafe`` lifts."""
-    for lift in re.findall(r'"([^"]+)"', decision.detail):
-        yield _add("shell.unsafe", lift)
-    yield _add("env.unsafe_allow", decision.subject)
-    yield _add("shell.unsafe", decision.subject)
 
 
 def _programs(decision: Decision, request: AnyRequest) -> Iterator[Change]:

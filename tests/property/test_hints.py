@@ -139,6 +139,8 @@ _CLOSED: dict[str, Any] = {
         Request.process(["./x", "y"], cwd="/srv"), Request.process(["/opt/x"]),
         Request.process(["git"], spawn=True), Request.process(["env", "curl"]),
         Request.process(["env", "LD_PRELOAD=x", "git"]), Request.process(["git"], env=["A"]),
+        Request.process(["git", "-c", "a=b", "log"]), Request.process(["ls", "-l"], env=["PATH"]),
+        Request.shell("git log | head -n 1 > /srv/x"), Request.shell("ls -l; rm x"),
         Request.env("TOKEN"), Request.env("LD_PRELOAD"), Request.tool("a"), Request.tool("a.b"),
         Request.tool("b.c"), Request.tool("b"), Request.tool("z"), Request.tool("d", {"t": "y"}),
         Request.tool("d", {"t": "xy"}), Request.tool("d"), Request.tool("e.f", {"t": "y"}),
