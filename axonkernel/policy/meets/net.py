@@ -54,10 +54,16 @@ def _asked(a: NetPolicy, b: NetPolicy, granted: Allow) -> tuple[str, ...]:
     asked: list[str] = []
     for own, other in ((a, b), (b, a)):
         offered: Allow = True if other.allow is True else (*other.allow, *other.escalate)
-        for within, covering in ((offered, False), (granted, True)):
-            found = common_allow(own.escalate, within, covering=covering)
-            asked += found if found is not True else ()
+        asked += _listed(common_allow(own.escalate, offered))
+        # A broad question is about a metadata address that is granted, too; a question about
+        # that address is an offer where no more than a broad entry grants it.
+        about = _listed(common_allow(own.escalate, granted, covering=True))
+        asked += (entry for entry in about if common_allow((entry,), granted))
     return tuple(dict.fromkeys(asked))
+
+
+def _listed(found: Allow) -> tuple[str, ...]:
+    return () if found is True else found
 
 
 def _unique(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from axonkernel.policy.decide import compile
 from axonkernel.policy.meet import clamped, meet
 from axonkernel.policy.model import Limits, NetPolicy, Policy
 from axonkernel.policy.parse import parse
+from axonkernel.policy.request import Request, strictest
 
 
 def both(a: dict[str, Any], b: dict[str, Any]) -> Policy:
@@ -220,6 +222,27 @@ def test_what_was_asked_beyond_the_base_is_told() -> None:
     ]  # fmt: skip
     assert clamped(base, base) == ()
     assert clamped(parse({}), asked) == ()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict"),
+    [
+        ({"allow": True, "escalate": ["[fd00:ec2::254]:80"]}, {"allow": ["[::/0]:80"]}, "deny"),
+        ({"allow": True, "escalate": ["[fd00:ec2::254]:80"]}, {"allow": ["[fd00:ec2::254]:80"]},
+         "escalate"),
+        ({"allow": True, "escalate": ["[::/0]:80"]}, {"allow": ["[fd00:ec2::254]:80"]}, "escalate"),
+        ({"allow": ["[fd00:ec2::/64]:80"], "escalate": ["[::/0]:80"]},
+         {"allow": ["[fd00:ec2::254]:80", "[::/0]:*"]}, "escalate"),
+    ],
+)  # fmt: skip
+def test_a_question_is_no_offer(a: dict[str, Any], b: dict[str, Any], verdict: str) -> None:
+    """A metadata address that one side asks about and the other does not grant stays closed."""
+    request = Request.connect("[fd00:ec2::254]:80")
+    for one, two in ((a, b), (b, a)):
+        met = both({"net": one}, {"net": two})
+        assert compile(met).decide(request).verdict == verdict
+        both_said = [compile(parse({"net": net})).decide(request) for net in (one, two)]
+        assert strictest(both_said).verdict == verdict
 
 
 def test_settings_that_lift_something_are_clamped_too() -> None:
