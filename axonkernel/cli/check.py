@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """Check one policy; 0 when it can run, 1 for warnings with --strict."""
     from axonkernel.config.loaded import load, no_policy
     from axonkernel.config.machine import machine_notes
+    from axonkernel.knowledge import added_profiles
     from axonkernel.policy.lint import lints
 
     if args.file is not None and args.policy is not None:
@@ -40,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(path, require_policy=args.require_policy, read_untrusted=True)
     if not loaded.source:
         raise no_policy(loaded.source)
+    added_profiles(loaded.policy)
     warnings = lints(loaded.policy)
     notes = (*loaded.notes, *machine_notes(loaded.policy))
     if args.json:

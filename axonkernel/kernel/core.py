@@ -17,6 +17,7 @@ from axonkernel.escalation import Asker, Broker, Decider
 from axonkernel.kernel.canonical import Canonical
 from axonkernel.kernel.mediator import Mediator
 from axonkernel.kernel.scope import Layer, Scope, layer_of
+from axonkernel.knowledge import added_profiles
 from axonkernel.paths import (
     canonical_policy,
     default_protect,
@@ -88,12 +89,13 @@ class Core:
         deny = within(self._own_paths, (*policy.fs.read, *policy.fs.write))
         fs = evolve(policy.fs, deny=(*policy.fs.deny, *deny))
         if fs.protect is None and fs.write:
-            fs = evolve(fs, protect=default_protect(fs.write, loaded=loaded_files()))
+            loaded = (*loaded_files(), *(policy.shell.profiles if policy.shell else ()))
+            fs = evolve(fs, protect=default_protect(fs.write, loaded=loaded))
         return evolve(policy, fs=fs)
 
     def compiled(self, name: str, policy: Policy) -> Layer:
         """``policy`` as a layer, under the PATH of this kernel."""
-        return layer_of(name, policy, **self._options)
+        return layer_of(name, policy, profiles=added_profiles(policy), **self._options)
 
     def launcher(self) -> Any:
         """What starts boxes, made at the first use."""

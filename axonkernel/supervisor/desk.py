@@ -18,6 +18,7 @@ from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.launch import BoxProcess
 from axonkernel.errors import AuditError
 from axonkernel.escalation import Answer, Broker, Terminal
+from axonkernel.knowledge import added_profiles
 from axonkernel.policy.decide import BoxGrants, Stack, compile
 from axonkernel.policy.meet import meet
 from axonkernel.policy.model import Policy
@@ -59,7 +60,10 @@ class Desk:
         policies = list(layers)
         path = Lookup(reduce(meet, (policy for _, policy in policies)), dict(os.environ)).path
         self._stack = Stack(
-            tuple(compile(p, layer=name, path=path, boxed=grants) for name, p in policies)
+            tuple(
+                compile(p, layer=name, path=path, boxed=grants, profiles=added_profiles(p))
+                for name, p in policies
+            )
         )
         rules = policies[-1][1].escalation
         self._broker = Broker(

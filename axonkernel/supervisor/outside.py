@@ -151,7 +151,8 @@ def _completed(job: Job, name: str, policy: Policy) -> tuple[str, Policy]:
     fs = policy.fs
     if fs is None or fs.protect is not None or not fs.write:
         return name, policy
-    protect = default_protect(fs.write, entry=job.entry, loaded=loaded_files())
+    loaded = (*loaded_files(), *(policy.shell.profiles if policy.shell else ()))
+    protect = default_protect(fs.write, entry=job.entry, loaded=loaded)
     return name, evolve(policy, fs=evolve(fs, protect=protect))
 
 
@@ -165,11 +166,13 @@ def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan,
     from axonkernel.policy.parse import unparse
 
     effective = reduce(meet, (policy for _, policy in layers))
+    # The agent's own mediator knows programs as this one does.
+    knowledge = effective.shell.profiles if effective.shell else ()
     ask = Ask(
         "agent",
         os.getcwd(),
         program=sys.executable,
-        read=(*interpreter_files(), job.entry),
+        read=(*interpreter_files(), job.entry, *knowledge),
         hide=job.hide,
         state=own_folders(),
     )
