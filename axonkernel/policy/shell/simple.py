@@ -16,11 +16,11 @@ from axonkernel.policy.shell.words import Words
 __all__ = ["SimpleCommands"]
 
 #: A redirection operator, with the descriptor it is for.
-_OPERATOR: Final = re.compile(r"&>>?|[0-9]*(<<<|<<-|<<|<&|<>|<(?!\()|>>|>&|>\||>(?!\())")
+_OPERATOR: Final = re.compile(r"&>>?|[0-9]*(<<<|<<-|<<|[<>]&-|<&|<>|<(?!\()|>>|>&|>\||>(?!\())")
 #: A descriptor that bash chooses and stores in a variable.
 _CHOSEN: Final = re.compile(r"\{[^ \t\n|&;()<>]*\}[<>]")
 #: What a copied descriptor looks like.
-_DESCRIPTOR: Final = re.compile(r"[0-9]+-?|-")
+_DESCRIPTOR: Final = re.compile(r"[0-9]+-?")
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 
 
@@ -92,6 +92,8 @@ class SimpleCommands:
         building.redirected = True
         source.at = match.end()
         operator = match[1] or match[0]
+        if operator in ("<&-", ">&-"):
+            return True  # closes a descriptor; whatever follows is another word
         source.skip_blanks()
         if operator in ("<<", "<<-"):
             self._documents.announce(strip=operator == "<<-")
