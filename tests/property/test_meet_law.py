@@ -78,6 +78,10 @@ net_requests = st.builds(
     ),
     st.sampled_from((80, 443, 200, 9)),
     st.sampled_from(("tcp", "udp")),
+    # What a name was resolved to.
+    st.sampled_from(
+        (None, None, "10.0.0.1", "8.8.8.8", "169.254.169.254", "fd00:ec2::254", "127.0.0.1", "?")
+    ),
 )  # fmt: skip
 
 NAMES = st.sampled_from(("TOKEN", "TO*", "T*", "LANG", "MODE", "*", "LD_*", "L*"))
