@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
@@ -403,3 +405,15 @@ def test_a_closed_net_block_means_no_fetch(fetch: Fetch, web: WebServer) -> None
         fetch(f"http://127.0.0.1:{web.port}/", [], policy={"tools": {"http": {"fetch": True}}})
     assert web.connections == 0
     assert fetch(f"http://127.0.0.1:{web.port}/", True)["status"] == 200
+
+
+def test_nothing_is_loaded_before_the_first_fetch() -> None:
+    """A kernel that never fetches does not pay for the libraries."""
+    code = (
+        "import sys; from axonkernel.kernel import Kernel; from axonkernel.tools import *; "
+        "builtin_tools(); print({'httpx', 'httpcore', 'idna'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "set()"
