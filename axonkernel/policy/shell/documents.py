@@ -36,6 +36,7 @@ class Documents:
         self._source = source
         self._words = words
         self._announced: list[_Announced] = []
+        self._nested = 0
         self.inner: list[Node] = []
 
     @property
@@ -70,6 +71,9 @@ class Documents:
                 self._expand(document, start, place)
                 source.at = min(stop + 1, source.end)
                 return
+            if self._nested and line.lstrip("\t").startswith(document.mark) and ")" in line:
+                # Inside $(...) bash ends the text here, for compatibility.
+                raise LineFault("a here-document in a substitution with a doubtful end mark")
             if not document.quoted and (len(line) - len(line.rstrip("\\"))) % 2:
                 raise LineFault("a here-document with a line that ends in a backslash")
             place = stop + 1
@@ -86,11 +90,13 @@ class Documents:
     def set_aside(self) -> list[_Announced]:
         """Start a substitution; what was announced outside it waits."""
         outer, self._announced = self._announced, []
+        self._nested += 1
         return outer
 
     def take_back(self, outer: list[_Announced], text: str) -> None:
         """End a substitution that read ``text``."""
         self.require_none()
+        self._nested -= 1
         if outer:
             self.refuse_newline(text, force=True)
         self._announced = outer

@@ -118,6 +118,7 @@ def test_a_continuation_between_words_is_read(bash: Recorder) -> None:
 _QUIRKS = [
     "[ a < f ]", "[ a && evil ]", "[ a || evil ]", "[ a ; evil ]", "a\revil; b", "a \\ evil; b",
     "a x\vevil; b", "a `b \\`evil\\``", "a <<E\n\\\nE\nevil\nE", "a <<E\nx \\\nE\nevil\nE\n",
+    "a \"$(b <<'E'\nx\nE>(evil) b <<'E'\nevil\nE\n)\" x", "a $(b <<E\nx\nE)\nevil\nE\n)",
     "a 2>&-x evil", "a <&--x evil", "a ${A@P}", "a ${!A}", "a ${A[$(evil)]}", "a $((A))",
     "((A))", "A='x[$(evil)]'; a $((A))",
     "[[ A -eq 1 ]]", "[[ -v A[$(evil)] ]]", "a[$(evil)]=1", "A=(1 2)", "a {fd}>f",
