@@ -102,7 +102,6 @@ class Channel:
             parts += data
         return bytes(parts)
 
-
     def _some(self, size: int) -> bytes:
         """Up to ``size`` bytes; descriptors that come with them are kept."""
         if self._foreign:

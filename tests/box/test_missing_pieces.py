@@ -90,9 +90,7 @@ def told_once(ended: Ended) -> str:
 
 @pytest.mark.parametrize("road", ROADS)
 @pytest.mark.parametrize("piece", PIECES)
-def test_a_missing_piece_is_named_and_nothing_runs(
-    project: Project, piece: str, road: str
-) -> None:
+def test_a_missing_piece_is_named_and_nothing_runs(project: Project, piece: str, road: str) -> None:
     """One line: the declared field, the piece, the command; exit 125 (a raised error)."""
     lack = LACKS[piece]
     prepared(project, lack.policy)

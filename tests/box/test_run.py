@@ -80,9 +80,7 @@ def test_run_takes_the_agent_it_finds_once_it_is_trusted(project: Project) -> No
         ("{'path': __import__('pathlib').Path('/x')}", '{"path": "/x"}\n'),
     ],
 )
-def test_what_the_handler_returns_is_printed(
-    project: Project, returned: str, shown: str
-) -> None:
+def test_what_the_handler_returns_is_printed(project: Project, returned: str, shown: str) -> None:
     """Text as it is, other data as JSON, nothing for None; on stdout, where nothing else is."""
     project.agent(CLOSED, f"return {returned}")
     ended = project.run_agent()

@@ -61,7 +61,7 @@ agent = define_agent(
 
 
 def test_the_sample_loads_in_an_empty_folder(tmp_path: Path) -> None:
-    """"Declared once in axon.config": as it stands, without a fault, and nothing is made."""
+    """Seed: "Declared once in axon.config": as it stands, without a fault, and nothing is made."""
     project = Project(tmp_path / "home")
     path = project.write("axon.config.py", SAMPLE)
     loaded = load(str(path), profiles=())
@@ -79,7 +79,7 @@ def test_the_sample_loads_in_an_empty_folder(tmp_path: Path) -> None:
 
 @pytest.mark.scope
 def test_the_sample_runs_in_its_box_as_it_stands(lab: SystemdLab) -> None:
-    """"The kernel applies it at every enforcement layer available": all its fields are held,
+    """Seed: "The kernel applies it at every enforcement layer available": all its fields are held,
     and each layer answers for its own."""
     handler = """
 
@@ -230,13 +230,14 @@ def seen(ended: Ended) -> dict[str, Any]:
 
 
 def test_the_same_policy_block_drives_both(seen: dict[str, Any]) -> None:
-    """"The same policy block drives both": one fs block denies the tool and hides the file."""
+    """Seed: "The same policy block drives both": one fs block denies the tool and hides the
+    file."""
     assert seen["tool"] == ["ok", "fs.read"]
     assert (seen["read"][0], seen["read"][-1]) == ("ok", "ENOENT")
 
 
 def test_they_differ_in_how_absolutely_they_hold(seen: dict[str, Any], ended: Ended) -> None:
-    """"how absolutely they hold": argument rules are the mediator's, and pass below it; a
+    """Seed: "how absolutely they hold": argument rules are the mediator's, and pass below it; a
     program that was not granted does not exist below it either."""
     code, said = seen["force"]
     assert code == "shell.args" and "fatal:" in said  # git itself ran, and found no repository
@@ -245,13 +246,13 @@ def test_they_differ_in_how_absolutely_they_hold(seen: dict[str, Any], ended: En
 
 
 def test_a_path_that_was_not_granted_does_not_exist(seen: dict[str, Any]) -> None:
-    """"fails as "no such file", not "permission denied"": by every call, in every place."""
+    """Seed: "fails as "no such file", not "permission denied"": by every call, in every place."""
     assert seen["read"] == ["ok", "ENOENT", "ENOENT", "ENOENT", "ENOENT"]
     assert seen["listing"] == ["agent.py", "output", "src"]
 
 
 def test_fs_is_bind_mounts(project: Project, seen: dict[str, Any]) -> None:
-    """"fs becomes mount-namespace bind mounts": what is written lands on the host; what is
+    """Seed: "fs becomes mount-namespace bind mounts": what is written lands on the host; what is
     granted for reading is read-only."""
     assert seen["write"] == ["ok", "EROFS", "EROFS"]
     assert (project.folder / "output" / "x").exists()
@@ -260,7 +261,7 @@ def test_fs_is_bind_mounts(project: Project, seen: dict[str, Any]) -> None:
 
 
 def test_env_is_built_from_nothing(seen: dict[str, Any]) -> None:
-    """"an environment built from nothing rather than inherited": also pid 1's."""
+    """Seed: "an environment built from nothing rather than inherited": also pid 1's."""
     env = seen["env"]
     assert env["GITHUB_TOKEN"] == "token"
     assert not {"AWS_SECRET", "LD_DEBUG", "PYTHONPATH", "XDG_STATE_HOME"} & set(env)
@@ -268,17 +269,18 @@ def test_env_is_built_from_nothing(seen: dict[str, Any]) -> None:
 
 
 def test_the_mediator_is_the_polite_error_in_front(seen: dict[str, Any]) -> None:
-    """"Where the two overlap": the mediator names the rule's kind, the wall answers ENOENT."""
+    """Seed: "Where the two overlap": the mediator names the rule's kind, the wall answers
+    ENOENT."""
     assert (seen["tool"][1], seen["read"][-1]) == ("fs.read", "ENOENT")
 
 
 def test_the_box_wraps_everything_the_agent_spawns(seen: dict[str, Any]) -> None:
-    """"the whole agent process and everything it spawns": children and theirs."""
+    """Seed: "the whole agent process and everything it spawns": children and theirs."""
     assert seen["below"] == ["opened"] + ["FileNotFoundError"] * 3
 
 
 def test_bubblewrap_holds_the_isolation(seen: dict[str, Any], bystander: str) -> None:
-    """"Bubblewrap holds the filesystem, pid and network isolation": namespaces of its own,
+    """Seed: "Bubblewrap holds the filesystem, pid and network isolation": namespaces of its own,
     in which the host's processes are not to be seen."""
     for name, namespace in seen["namespaces"].items():
         assert namespace != os.readlink(f"/proc/self/ns/{name}")
@@ -287,13 +289,13 @@ def test_bubblewrap_holds_the_isolation(seen: dict[str, Any], bystander: str) ->
 
 
 def test_it_can_escalate_inside_the_box(seen: dict[str, Any], project: Project) -> None:
-    """"raising escalations", from inside too: unanswered, it did not run."""
+    """Seed: "raising escalations", from inside too: unanswered, it did not run."""
     assert seen["escalate"] == "tool"
     assert not (project.folder / "output" / "y").exists()
 
 
 def test_without_a_link_nothing_is_reached(seen: dict[str, Any]) -> None:
-    """"net becomes a network namespace": with nothing granted there is no way out at all."""
+    """Seed: "net becomes a network namespace": with nothing granted there is no way out at all."""
     assert seen["connect"] in ("ENETUNREACH", "EHOSTUNREACH", "ECONNREFUSED")
 
 
@@ -306,7 +308,7 @@ def test_without_a_link_nothing_is_reached(seen: dict[str, Any]) -> None:
 def test_a_raw_socket_to_an_ungranted_address_is_dropped(
     internet: Internet, tmp_path: Path, refuse: str
 ) -> None:
-    """"dropped by the kernel rather than by a check in front of it": connect(2) through
+    """Seed: "dropped by the kernel rather than by a check in front of it": connect(2) through
     ctypes, udp, another port; not one packet of them arrives."""
     granted, other = internet.addresses["one4"], internet.addresses["two4"]
     body = f"""
@@ -366,7 +368,7 @@ return len(held)
 
 @pytest.mark.scope
 def test_helpers_do_not_multiply_the_budget(lab_project: Project) -> None:
-    """"a subprocess cannot multiply the budget by spawning helpers": each alone would fit."""
+    """Seed: "a subprocess cannot multiply the budget by spawning helpers": each alone would fit."""
     policy = {"limits": {"memory": "200M"}, "fs": {"write": ["./out"]}}
     lab_project.agent(policy, HELPERS)
     assert lab_project.run_agent("5").value == 4
@@ -376,7 +378,8 @@ def test_helpers_do_not_multiply_the_budget(lab_project: Project) -> None:
 
 @pytest.mark.scope
 def test_limits_are_cgroup_caps(lab_project: Project) -> None:
-    """"limits becomes cgroup caps": processes and processor time are counted over the tree."""
+    """Seed: "limits becomes cgroup caps": processes and processor time are counted over the
+    tree."""
     body = """
     made = []
     try:
@@ -405,8 +408,8 @@ def test_limits_are_cgroup_caps(lab_project: Project) -> None:
 
 @pytest.mark.scope
 def test_the_cgroup_is_outermost(lab: SystemdLab, lab_project: Project) -> None:
-    """"The cgroup is outermost": bwrap, the agent and its children are all in the scope, which
-    carries the limits, as systemd-run --scope would have made it."""
+    """Seed: "The cgroup is outermost": bwrap, the agent and its children are all in the scope,
+    which carries the limits, as systemd-run --scope would have made it."""
     body = "subprocess.Popen(['/bin/sleep', '86424']); time.sleep(60)"
     policy = {"limits": {"memory": "300M", "pids": 50, "cpu": "150%"}, "fs": {"write": ["./out"]}}
     lab_project.agent(policy, body)
@@ -442,7 +445,7 @@ def scopes(lab: SystemdLab) -> dict[str, str]:
 
 
 def test_a_narrowed_call_holds_for_the_programs_it_starts(tmp_path: Path) -> None:
-    """"Narrowing can only restrict", below the mediator too: a narrowed program's own box has
+    """Seed: "Narrowing can only restrict", below the mediator too: a narrowed program's own box has
     the narrowed grants, and the next call the base again."""
     from axonkernel import Kernel
 
@@ -454,9 +457,7 @@ def test_a_narrowed_call_holds_for_the_programs_it_starts(tmp_path: Path) -> Non
         result = await kernel.process.run(["cat", "src/a.txt"], cwd=".")
         return result.exit_code, result.text
 
-    with Kernel(
-        policy, cwd=project.folder, audit=tmp_path / "log", handler=handler
-    ) as kernel:
+    with Kernel(policy, cwd=project.folder, audit=tmp_path / "log", handler=handler) as kernel:
         assert kernel.request_sync({}) == (0, "text of a")
         code, text = kernel.request_sync({}, policy={"fs": {"read": ["./output"]}})
         assert code != 0 and text == ""
@@ -464,8 +465,8 @@ def test_a_narrowed_call_holds_for_the_programs_it_starts(tmp_path: Path) -> Non
 
 
 def test_the_base_applies_in_the_box_too(tmp_path: Path) -> None:
-    """"Individual calls can narrow it further": an agent in its box closes files and shell for
-    an untrusted prompt, and has them back afterwards."""
+    """Seed: "Individual calls can narrow it further": an agent in its box closes files and shell
+    for an untrusted prompt, and has them back afterwards."""
     project = Project(tmp_path / "home")
     project.write("src/a.txt", "text of a")
     body = """
@@ -484,7 +485,7 @@ def test_the_base_applies_in_the_box_too(tmp_path: Path) -> None:
 
 
 def test_a_boxed_agent_sees_no_rule_and_goes_on(tmp_path: Path) -> None:
-    """"the agent doesn't see the rules themselves": the denial that reaches agent code in a
+    """Seed: "the agent doesn't see the rules themselves": the denial that reaches agent code in a
     box has the call and a code; the conversation continues with the next."""
     project = Project(tmp_path / "home")
     project.write("src/a.txt", "text of a")

@@ -125,7 +125,7 @@ def on_platform(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[None]:
 def test_the_mediator_runs_everywhere(
     make: Make, monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> None:
-    """"The mediator runs everywhere": the same calls are let through and denied."""
+    """Seed: "The mediator runs everywhere": the same calls are let through and denied."""
     policy = {"fs": {"read": ["./src"]}, "tools": {"fs": {"read": True}}}
     with on_platform(monkeypatch, platform):
         kernel = make(policy)
@@ -138,7 +138,7 @@ def test_the_mediator_runs_everywhere(
 def test_other_systems_get_the_mediator_only(
     make: Make, ws: Path, monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> None:
-    """"macOS and Windows get the mediator only": it is announced; a program that was let
+    """Seed: "macOS and Windows get the mediator only": it is announced; a program that was let
     through reads what was not granted: "a real reduction rather than a formality"."""
     policy = {"fs": {"read": ["./src"]}, "shell": {"allow": ["cat"]}, "env": {"allow": []}}
     with on_platform(monkeypatch, platform):
@@ -151,7 +151,7 @@ def test_other_systems_get_the_mediator_only(
 def test_the_full_posture_needs_linux(
     make: Make, ws: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """"If you want the full posture, run on Linux": strict refuses elsewhere, saying so."""
+    """Seed: "If you want the full posture, run on Linux": strict refuses elsewhere, saying so."""
     with on_platform(monkeypatch, "darwin"):
         kernel = make({"isolation": "strict", "fs": {"read": ["."]}})
         monkeypatch.setenv("XDG_CACHE_HOME", str(ws / "cache"))
@@ -161,7 +161,7 @@ def test_the_full_posture_needs_linux(
 
 
 def test_it_gates_every_declared_tool_call(make: Make) -> None:
-    """"It gates every declared tool call": by name, by level, by what is left over."""
+    """Seed: "It gates every declared tool call": by name, by level, by what is left over."""
     made: list[str] = []
     agent = define_agent()
     for name in ("notes.add", "notes.drop", "other"):
@@ -175,7 +175,7 @@ def test_it_gates_every_declared_tool_call(make: Make) -> None:
 
 
 def test_it_gates_every_process_run_and_spawn_by_glob(make: Make, ws: Path) -> None:
-    """"... and every process.run/process.spawn by glob": program and arguments."""
+    """Seed: "... and every process.run/process.spawn by glob": program and arguments."""
     shell = {"allow": ["tou*"], "args": {"touch": {"deny": ["output/never*"]}}, "spawn": True}
     kernel = make({"shell": shell})
     for start in (kernel.process.run_sync, kernel.process.spawn_sync):
@@ -188,7 +188,8 @@ def test_it_gates_every_process_run_and_spawn_by_glob(make: Make, ws: Path) -> N
 
 
 def test_denials_are_typed_and_escalations_are_raised(make: Make, repository: Repository) -> None:
-    """"returning typed denials, raising escalations": two classes of error, each with a code."""
+    """Seed: "returning typed denials, raising escalations": two classes of error, each with a
+    code."""
     policy = {**ESCALATE, "tools": {}, "escalation": {"headless": "deny"}}
     kernel = make(policy)
     with pytest.raises(PolicyDenied) as denied:
@@ -225,7 +226,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, dict[str,
 def test_each_decision_has_a_span(
     make: Make, audit: MemoryAudit, spans: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    """"emitting a span for each decision": as many as the log has, with the same verdicts."""
+    """Seed: "emitting a span for each decision": as many as the log has, with the same verdicts."""
     policy = {"fs": {"read": ["./src"]}, "tools": {"fs": {"read": True}}, "isolation": "none",
               "shell": {"allow": ["true"]}}  # fmt: skip
     kernel = make(policy)
@@ -244,7 +245,7 @@ def test_each_decision_has_a_span(
 
 
 def test_it_is_the_layer_that_can_ask_you(make: Make, repository: Repository) -> None:
-    """"It is the layer that can ask you": a yes lets run what no wall could have paused."""
+    """Seed: "It is the layer that can ask you": a yes lets run what no wall could have paused."""
     seen: list[tuple[str, bool]] = []
 
     def decide(question: Question) -> bool:
@@ -261,7 +262,7 @@ def test_it_is_the_layer_that_can_ask_you(make: Make, repository: Repository) ->
 
 
 def test_the_sample_is_a_policy() -> None:
-    """"export default defineAgent": the sample has no fault and says what it seems to say."""
+    """Seed: "export default defineAgent": the sample has no fault and says what it seems to say."""
     policy = parse(SAMPLE, base="/project", home="/home/u")
     assert policy.fs and set(policy.fs.read) == {"/project/src", "/project/package.json"}
     assert policy.fs.write == ("/project/output",)
@@ -303,12 +304,12 @@ def test_the_sample_is_a_policy() -> None:
     ids=repr,
 )
 def test_the_sample_decides_as_it_reads(make: Make, request_: Any, verdict: str) -> None:
-    """"Policy is what you tell the kernel to allow": the sample's own lines."""
+    """Seed: "Policy is what you tell the kernel to allow": the sample's own lines."""
     assert make(SAMPLE).check(request_).verdict == verdict
 
 
 def test_a_violation_is_rejected_before_the_function_runs(make: Make, ws: Path) -> None:
-    """"rejected before the function runs": the tool's body never starts."""
+    """Seed: "rejected before the function runs": the tool's body never starts."""
     entered: list[str] = []
     agent = define_agent()
 
@@ -326,7 +327,7 @@ def test_a_violation_is_rejected_before_the_function_runs(make: Make, ws: Path) 
 
 
 def test_the_agent_gets_an_error_it_can_adapt_to(make: Make, ws: Path) -> None:
-    """"receives a structured error and adapts from there": the code names what to change."""
+    """Seed: "receives a structured error and adapts from there": the code names what to change."""
 
     async def handler(kernel: Kernel, request: Any) -> str:
         try:
@@ -343,7 +344,8 @@ def test_the_agent_gets_an_error_it_can_adapt_to(make: Make, ws: Path) -> None:
 
 
 def test_no_policy_block_means_unrestricted_access(make: Make, ws: Path) -> None:
-    """"No policy block means unrestricted access": with the user's privileges, and said so."""
+    """Seed: "No policy block means unrestricted access": with the user's privileges, and said
+    so."""
     kernel = make(None)
     assert kernel.call_sync("fs.read", path=str(ws / "secret.txt")) == "KEY"
     assert kernel.process.run_sync(["cat", "secret.txt"]).text == "KEY"
@@ -354,7 +356,7 @@ def test_no_policy_block_means_unrestricted_access(make: Make, ws: Path) -> None
 def test_for_anything_deployed_a_policy_can_be_demanded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """"For anything deployed or published": what has no explicit rules is refused."""
+    """Seed: "For anything deployed or published": what has no explicit rules is refused."""
     assert not load(None, start=str(tmp_path), profiles=()).policy.declared
     monkeypatch.setenv("AXON_REQUIRE_POLICY", "1")
     with pytest.raises(PolicyError, match="a policy is required"):
@@ -363,7 +365,7 @@ def test_for_anything_deployed_a_policy_can_be_demanded(
 
 @pytest.mark.parametrize("block", ["fs", "net", "env", "limits"])
 def test_such_a_rule_turns_the_box_on(block: str) -> None:
-    """"turns the OS box on by default": auto, unless isolation is written."""
+    """Seed: "turns the OS box on by default": auto, unless isolation is written."""
     policy = parse({block: SAMPLE[block]}, base="/p")
     assert policy.isolation is None and policy.effective_isolation == "auto"
     written = parse({block: SAMPLE[block], "isolation": "none"}, base="/p")
@@ -372,7 +374,7 @@ def test_such_a_rule_turns_the_box_on(block: str) -> None:
 
 @pytest.mark.parametrize("block", ["shell", "tools"])
 def test_other_rules_do_not(block: str) -> None:
-    """"rather than "none"": what only the mediator holds asks for no box."""
+    """Seed: "rather than "none"": what only the mediator holds asks for no box."""
     assert parse({block: SAMPLE[block]}, base="/p").effective_isolation == "none"
 
 
@@ -408,21 +410,22 @@ SHUT = ["fs.read", "fs.write", "shell.program", "fs.read", "shell.program"]
 
 
 def test_the_base_policy_applies_to_every_invocation(make: Make) -> None:
-    """"The base policy applies to every invocation": the first, the next, a narrowed one."""
+    """Seed: "The base policy applies to every invocation": the first, the next, a narrowed one."""
     kernel = make(BASE, handler=attempts)
     assert kernel.request_sync({}) == kernel.request_sync({}) == OPEN
     assert kernel.request_sync({}, policy={"env": {"allow": []}}) == OPEN
 
 
 def test_a_call_can_narrow_it_further(make: Make, ws: Path) -> None:
-    """"Individual calls can narrow it further": the page's own example closes files and shell."""
+    """Seed: "Individual calls can narrow it further": the page's own example closes files and
+    shell."""
     kernel = make(BASE, handler=attempts)
     assert kernel.request_sync({"prompt": "p"}, policy=ROUTE) == SHUT
     assert not (ws / "output" / "x").exists()
 
 
 def test_narrowing_can_only_restrict(make: Make) -> None:
-    """"Narrowing can only restrict": asking for the world gives the base; strict refuses."""
+    """Seed: "Narrowing can only restrict": asking for the world gives the base; strict refuses."""
     wide = {"fs": {"write": ["."]}, "shell": {"allow": True}, "tools": {"*": True}}
     kernel = make(BASE, handler=attempts)
     assert kernel.request_sync({}, policy=wide) == OPEN
@@ -431,7 +434,7 @@ def test_narrowing_can_only_restrict(make: Make) -> None:
 
 
 def test_a_call_never_grants_beyond_the_base(make: Make) -> None:
-    """"can never grant access beyond the base policy": nor inside a narrower call."""
+    """Seed: "can never grant access beyond the base policy": nor inside a narrower call."""
 
     async def handler(kernel: Kernel, request: Any) -> list[str]:
         with kernel.narrow(BASE) as inner:
@@ -442,7 +445,7 @@ def test_a_call_never_grants_beyond_the_base(make: Make) -> None:
 
 @pytest.mark.parametrize("ending", ["return", "error", "timeout"])
 def test_it_clears_when_the_invocation_completes(make: Make, ending: str) -> None:
-    """"clears when the invocation completes": on return, error and timeout alike."""
+    """Seed: "clears when the invocation completes": on return, error and timeout alike."""
 
     async def handler(kernel: Kernel, request: Any) -> list[str]:
         if request == "error":
@@ -470,7 +473,7 @@ def test_it_clears_when_the_invocation_completes(make: Make, ending: str) -> Non
 def test_escalate_pauses_execution_and_surfaces_the_call(
     make: Make, repository: Repository
 ) -> None:
-    """"pauses execution and surfaces the call": nothing runs until the answer; others do."""
+    """Seed: "pauses execution and surfaces the call": nothing runs until the answer; others do."""
     surfaced: list[Question] = []
 
     async def main() -> bool:
@@ -522,7 +525,7 @@ def person(tmp_path: Path) -> Person:
 
 
 def test_the_terminal_shows_the_call_and_its_arguments_and_waits(person: Person) -> None:
-    """"The TUI shows the call, the arguments it was made with, and waits"."""
+    """Seed: "The TUI shows the call, the arguments it was made with, and waits"."""
     person.agent(ESCALATE)
     with person.project.on_terminal("agent.py") as run:
         run.wait_for(PROMPT)
@@ -536,7 +539,7 @@ def test_the_terminal_shows_the_call_and_its_arguments_and_waits(person: Person)
 
 
 def test_approving_once_settles_this_call(person: Person) -> None:
-    """"Approving once settles this call": the next equal one is asked again."""
+    """Seed: "Approving once settles this call": the next equal one is asked again."""
     person.agent(ESCALATE, times=2)
     with person.project.on_terminal("agent.py") as run:
         run.wait_for(PROMPT)
@@ -548,7 +551,7 @@ def test_approving_once_settles_this_call(person: Person) -> None:
 
 
 def test_approving_for_the_run_stops_asking_in_this_run(person: Person) -> None:
-    """"so the same call stops asking", as far as one run goes."""
+    """Seed: "so the same call stops asking", as far as one run goes."""
     person.agent(ESCALATE, times=3)
     with person.project.on_terminal("agent.py") as run:
         run.wait_for(PROMPT)
@@ -559,7 +562,7 @@ def test_approving_for_the_run_stops_asking_in_this_run(person: Person) -> None:
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="there is no store of grants yet")
 def test_approving_always_writes_a_grant(person: Person) -> None:
-    """"approving always writes a grant so the same call stops asking", in later runs too."""
+    """Seed: "approving always writes a grant so the same call stops asking", in later runs too."""
     person.agent({**ESCALATE, "escalation": {"timeout": "2s"}})
     with person.project.on_terminal("agent.py") as run:
         run.wait_for(PROMPT)
@@ -569,7 +572,7 @@ def test_approving_always_writes_a_grant(person: Person) -> None:
 
 
 def test_headless_an_escalation_fails_closed_after_the_timeout(person: Person) -> None:
-    """"Headless ... fails closed after the timeout": denied, with the reason, not before."""
+    """Seed: "Headless ... fails closed after the timeout": denied, with the reason, not before."""
     person.agent({**ESCALATE, "escalation": {"timeout": "2s"}})
     start = time.monotonic()
     ended = person.project.run_agent()
@@ -579,7 +582,7 @@ def test_headless_an_escalation_fails_closed_after_the_timeout(person: Person) -
 
 
 def test_the_timeout_is_30_seconds_by_default(make: Make, repository: Repository) -> None:
-    """"(default 30 seconds)": still open at 29.9, denied at 30."""
+    """Seed: "(default 30 seconds)": still open at 29.9, denied at 30."""
     now = [1000.0]
     kernel = make(ESCALATE, clock=lambda: now[0])
     assert kernel.broker is not None
@@ -611,7 +614,7 @@ def test_the_timeout_is_30_seconds_by_default(make: Make, repository: Repository
 
 
 def test_a_blocked_call_is_a_structured_error_without_rules(make: Make) -> None:
-    """"the agent doesn't see the rules themselves": no pattern, no path of a rule, nothing
+    """Seed: "the agent doesn't see the rules themselves": no pattern, no path of a rule, nothing
     that would have been allowed."""
     shell = {"allow": ["git"], "args": {"git": {"deny": ["push --force*"], "escalate": ["tag*"]}}}
     policy = {"fs": {"read": ["./src"]}, "shell": shell, "tools": {"fs": {"read": True}},
@@ -633,7 +636,7 @@ def test_a_blocked_call_is_a_structured_error_without_rules(make: Make) -> None:
 
 
 def test_an_agent_can_say_what_it_tried(make: Make) -> None:
-    """"explains what it tried": the error holds the call in the agent's own words."""
+    """Seed: "explains what it tried": the error holds the call in the agent's own words."""
 
     async def handler(kernel: Kernel, request: Any) -> str:
         try:
@@ -650,7 +653,8 @@ def test_an_agent_can_say_what_it_tried(make: Make) -> None:
 
 
 def test_the_denial_is_an_ordinary_error_and_not_a_crash(make: Make) -> None:
-    """"which is why the conversation continues": caught or not, the kernel serves the next."""
+    """Seed: "which is why the conversation continues": caught or not, the kernel serves the
+    next."""
 
     async def handler(kernel: Kernel, request: Any) -> str:
         return await kernel.call("fs.read", path=request)  # type: ignore[no-any-return]
@@ -664,7 +668,8 @@ def test_the_denial_is_an_ordinary_error_and_not_a_crash(make: Make) -> None:
 
 
 def test_a_no_is_such_an_error_too(make: Make, repository: Repository) -> None:
-    """"A blocked call comes back as a structured policy error", also when a person said it."""
+    """Seed: "A blocked call comes back as a structured policy error", also when a person said
+    it."""
     kernel = make(ESCALATE, deciders=[Callback(lambda question: Answer.no("callback"))])
     with pytest.raises(EscalationDenied) as caught:
         kernel.process.run_sync(PUSH)
