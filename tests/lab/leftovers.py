@@ -22,8 +22,8 @@ SETTLE_S = 4.0
 OURS = re.compile(r"axon|^run-")
 #: Groups that stay: where commands of the lab start, and the parent of every slice of ours.
 LASTING = (RUN_GROUP, "axonkernel.slice")
-#: What tests themselves put into the folders that are compared.
-TEST_OWN = re.compile(r"^(axonlab-|axon-user-|work\.|systemd-private-)")
+#: What tests themselves, and a bench that runs beside them, put into the folders compared.
+TEST_OWN = re.compile(r"^(axonlab-|axon-user-|axonkernel-bench-|work\.|systemd-private-)")
 
 
 class Snapshot(NamedTuple):

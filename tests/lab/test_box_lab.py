@@ -262,6 +262,7 @@ def test_a_named_user_is_run_as(lab: SystemdLab) -> None:
         box.close()
 
 
+@pytest.mark.requires("user")
 def test_an_ordinary_user_has_the_walls(user_box: LabBox) -> None:
     """Files, programs, privileges, namespaces and network hold without any privilege."""
     answers = user_box.attempts(
@@ -284,6 +285,7 @@ def test_an_ordinary_user_has_the_walls(user_box: LabBox) -> None:
     assert answers[9] == [0, 1, 2]
 
 
+@pytest.mark.requires("user")
 @pytest.mark.usefixtures("lab_internet")
 def test_an_ordinary_user_has_a_link(user_box: LabBox) -> None:
     """A granted address is reached through pasta, its neighbour refused, over both ways to
@@ -298,6 +300,7 @@ def test_an_ordinary_user_has_a_link(user_box: LabBox) -> None:
         blocked.close()
 
 
+@pytest.mark.requires("user")
 def test_an_ordinary_users_limits_hold_or_are_refused(user_box: LabBox) -> None:
     """By the user manager, if it has the controllers; never a silent gap (LI-08)."""
     run = user_box.python(HOG, "--limit", "memory=60M")
@@ -307,6 +310,7 @@ def test_an_ordinary_users_limits_hold_or_are_refused(user_box: LabBox) -> None:
         assert (run.code, run.out, run.status["reason"]) == (137, "", "memory"), run.err
 
 
+@pytest.mark.requires("user")
 def test_without_a_user_bus_limits_are_refused(user_box: LabBox) -> None:
     """No runtime folder, or an empty one: refused in seconds, nothing ran (LI-08)."""
     hole = user_box.lab.folder(user=user_box.user)

@@ -60,6 +60,7 @@ def test_the_last_line_counts_them(lab: SystemdLab) -> None:
     assert "not here" not in done.stdout
 
 
+@pytest.mark.requires("user")
 def test_an_ordinary_user_sees_the_same(lab: SystemdLab) -> None:
     """Without privilege all but what the user manager or the link cannot hold."""
     done = demo(lab, "--json", user=lab.uid)

@@ -45,6 +45,7 @@ def test_a_machine_without_a_network_is_told_so(lab: SystemdLab) -> None:
     assert pieces["link"]["fix"] == "give this machine a default route"
 
 
+@pytest.mark.requires("user")
 def test_an_ordinary_user_is_told_the_truth(lab: SystemdLab) -> None:
     """Boxes hold; limits hold or are missing with a reason, as the manager really has it."""
     code, pieces = doctor(lab, lab.uid)

@@ -110,6 +110,7 @@ def test_boxes_share_the_slice(lab: SystemdLab) -> None:
     assert answer["said"] == "ran\n"
 
 
+@pytest.mark.requires("user")
 @TRANSPORTS
 def test_an_ordinary_user_has_limits_or_is_told(lab: SystemdLab, transport: str) -> None:
     """The user manager holds the cap, or its group's files give it away: never a silent gap."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from lab.user import OrdinaryUser
 from lab.walls import Walls
 
 TESTS = Path(__file__).parents[1]
+LAB = sorted(Path(__file__).parent.glob("test_*.py"))
 SAMPLE = """
 import pytest
 
@@ -122,3 +125,26 @@ def test_leftovers_on_this_machine_are_seen(tmp_path: Path) -> None:
                     processes.kill(pid)
         assert [line.partition(":")[0] for line in found] == ["processes", "files"]
         assert comparing.left_over(before, comparing.on_host) == []
+
+
+def test_a_bench_beside_the_tests_is_no_leftover() -> None:
+    """Its folder comes and goes while tests run; that of a demo counts."""
+    before = comparing.on_host()
+    with (
+        tempfile.TemporaryDirectory(prefix="axonkernel-bench-", dir="/dev/shm"),
+        tempfile.TemporaryDirectory(prefix="axonkernel-demo-", dir="/dev/shm") as seen,
+    ):
+        assert comparing.left_over(before, comparing.on_host, settle_s=0) == [f"files: {seen}"]
+
+
+def test_the_tests_of_ordinary_users_require_one() -> None:
+    """Each test of the lab that runs the checkout as an ordinary user says so."""
+    listed = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "user", TESTS / "lab"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout
+    required = {line.partition("::")[2].partition("[")[0] for line in listed.splitlines()}
+    named = re.findall(r"def (test_an_ordinary_user\w*)", "".join(map(Path.read_text, LAB)))
+    assert named and set(named) <= required
