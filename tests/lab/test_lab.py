@@ -139,7 +139,10 @@ class TestCommands:
         assert lab.run(["cat"], input="héllo").stdout == "héllo"
         done = lab.run(["sh", "-c", "echo out; echo err >&2; exit 7"])
         assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 7)
-        with lab.popen(["sleep", "300"]) as process:
+        waiting = ["sh", "-c", "echo started; exec sleep 300"]
+        with lab.popen(waiting, stdout=subprocess.PIPE) as process:
+            # What enters the lab for the command would take the signal in its place.
+            assert process.stdout.readline()
             lab.signal(process, signal.SIGTERM)
             assert process.wait(10) == -signal.SIGTERM
 
