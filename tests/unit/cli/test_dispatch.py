@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -162,7 +163,7 @@ def test_an_interrupt_is_quiet(
 def test_a_reader_that_leaves_is_no_fault(shell: Shell) -> None:
     """``axonkernel schema | head -c1`` says nothing on stderr."""
     done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m axonkernel schema | head -c1"],
+        ["bash", "-c", f"{shlex.quote(sys.executable)} -m axonkernel schema | head -c1"],
         cwd=shell.folder,
         env=shell.env,
         capture_output=True,
