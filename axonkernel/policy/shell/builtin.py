@@ -21,6 +21,8 @@ CHANGES_FOLDER: Final = frozenset({"cd", "popd", "pushd"})
 #: ``NAME`` or ``NAME=value`` as an argument of a declaring command.
 _DECLARED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\+?=.*)?", re.DOTALL)
 _DECLARING_OPTION: Final = re.compile(r"-[xrg]+|--")
+#: A conversion that stores how much was written.
+_COUNT: Final = re.compile(r"%[^A-Za-z%]*[hlLjzt]*n")
 _SET_FLAGS: Final = re.compile(r"[-+][euxfCv]+")
 _SET_OPTIONS: Final = frozenset({"errexit", "nounset", "pipefail", "xtrace", "noglob", "noclobber"})
 #: Of test: every operator but -v and -R, which evaluate a subscript, and -a and -o.
@@ -113,13 +115,14 @@ def _names(words: tuple[Word, ...]) -> Effect:
 
 
 def _printf(words: tuple[Word, ...]) -> Effect:
-    if not words:
-        return _NOTHING
-    first = words[0]
-    start = first.text if first.known else first.lead
-    if (start or first.known) and not start.startswith("-v"):
-        return _NOTHING if first.known or start != "-" else _HIDES
-    return _HIDES
+    """It sets a variable with ``-v``, and with ``%n`` in its format."""
+    if words and words[0].known and words[0].text == "--":
+        words = words[1:]
+    elif words and words[0].text.startswith("-v"):
+        return _HIDES
+    if words and (not words[0].known or _COUNT.search(words[0].text.replace("%%", ""))):
+        return _HIDES
+    return _NOTHING
 
 
 def _test(words: tuple[Word, ...]) -> Effect:

@@ -22,6 +22,10 @@ class Flow:
         defined = [node for node in certain(root) if isinstance(node, Definition)]
         #: Functions that are there for certain, from the place of their definition.
         self._functions = {node.name: node.at for node in reversed(defined)}
+        for simple in commands:
+            if simple.words and any(word.text == "unset" for word in simple.words):
+                for each in assignments(simple):
+                    self._functions.pop(each.name, None)
         moving = [simple for simple in commands if _moves(simple)]
         self._moves = {simple.at for simple in moving}
         state = any(each.name in FOLDERS for simple in commands for each in assignments(simple))

@@ -180,7 +180,8 @@ class Grammar:
         node = self._compound(reserved)
         opened = self._simple.redirections(start)
         source.shallower()
-        return node if opened is None else Block("all", (opened, node))
+        # Where a redirection fails, nothing runs.
+        return node if opened is None else Block("some", (opened, node))
 
     def _compound(self, reserved: str) -> Node:
         source, start = self.source, self.source.at

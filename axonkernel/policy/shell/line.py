@@ -8,7 +8,7 @@ from axonkernel.policy.shell.calls import Call
 from axonkernel.policy.shell.faults import LineFault, TooComplex
 from axonkernel.policy.shell.flow import Flow
 from axonkernel.policy.shell.grammar import Grammar
-from axonkernel.policy.shell.names import STATE
+from axonkernel.policy.shell.names import is_state
 from axonkernel.policy.shell.numbers import Numbers
 from axonkernel.policy.shell.second import heads
 from axonkernel.policy.shell.tree import Simple
@@ -63,5 +63,5 @@ def _refuse_state(simples: tuple[Simple, ...]) -> None:
     """Refuse to set what changes how bash understands the rest of the line."""
     for simple in simples:
         for each in assignments(simple):
-            if each.name in STATE:
+            if is_state(each.name, numeric=each.numeric):
                 raise LineFault(f"it sets {each.name}, which bash itself obeys")

@@ -13,7 +13,7 @@ __all__ = [
     "HIDING",
     "RESERVED",
     "SHADOWED",
-    "STATE",
+    "is_state",
 ]
 
 RESERVED: Final = tuple(
@@ -41,10 +41,26 @@ HIDING: Final = frozenset(
     " readarray shopt source trap unalias".split()
 )
 
-#: Variables with which bash reads or finds commands in another way.
-STATE: Final = frozenset(
-    "BASHOPTS BASH_ALIASES BASH_ARGV0 BASH_CMDS BASH_COMPAT BASH_ENV BASH_LOADABLES_PATH"
-    " BASH_XTRACEFD EXECIGNORE POSIXLY_CORRECT SHELLOPTS".split()
+#: Variables of bash itself that change how it reads or finds commands, and its arrays, whose
+#: values ``declare`` evaluates (bash manual, 5.2).
+_STATE: Final = frozenset(
+    "COPROC DIRSTACK EXECIGNORE FUNCNAME GROUPS MAPFILE PIPESTATUS POSIXLY_CORRECT"
+    " SHELLOPTS".split()
+)
+_STATE_PREFIXES: Final = ("BASH", "COMP_", "READLINE_")
+#: Variables that are integers from the start: bash evaluates whatever is assigned to them.
+_INTEGERS: Final = frozenset(
+    "EPOCHREALTIME EPOCHSECONDS EUID HISTCMD LINENO OPTERR OPTIND PPID RANDOM SECONDS SRANDOM"
+    " UID".split()
 )
 #: Variables that ``cd`` goes by.
 FOLDERS: Final = frozenset({"CDPATH", "DIRSTACK", "HOME", "OLDPWD", "PWD"})
+
+
+def is_state(name: str, *, numeric: bool) -> bool:
+    """Whether setting a variable does more in bash than that.
+
+    Arguments:
+        numeric: the value is a number in any case.
+    """
+    return name in _STATE or name.startswith(_STATE_PREFIXES) or (name in _INTEGERS and not numeric)

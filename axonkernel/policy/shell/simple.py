@@ -21,6 +21,7 @@ _OPERATOR: Final = re.compile(r"&>>?|[0-9]*(<<<|<<-|<<|[<>]&-|<&|<>|<(?!\()|>>|>
 _CHOSEN: Final = re.compile(r"\{[^ \t\n|&;()<>]*\}[<>]")
 #: What a copied descriptor looks like.
 _DESCRIPTOR: Final = re.compile(r"[0-9]+-?")
+_BARE: Final = re.compile(r"[A-Za-z0-9_./+:,@%-]+")
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 
 
@@ -102,8 +103,12 @@ class SimpleCommands:
         building.inner += target.inner
         if operator == "<<<" or not target.file:
             return True
-        if operator in ("<&", ">&") and target.known and _DESCRIPTOR.fullmatch(target.text):
-            return True
+        if operator in ("<&", ">&"):
+            if _DESCRIPTOR.fullmatch(target.raw):
+                return True
+            if not _BARE.fullmatch(target.raw):
+                # bash expands this word, takes the result for a word, and expands it again.
+                raise LineFault(f"{operator} with anything but a descriptor or a plain name")
         building.redirects.append(Redirection(target, operator not in ("<", "<&")))
         return True
 
@@ -145,5 +150,11 @@ class _Building:
     def simple(self, start: int) -> Simple:
         inner = [*self.inner, *(node for word in self.words for node in word.inner)]
         return Simple(
-            start, tuple(self.words), tuple(self.assigns), tuple(self.redirects), tuple(inner)
+            start, tuple(self.words), tuple(self._assigned()), tuple(self.redirects), tuple(inner)
         )
+
+    def _assigned(self) -> list[Assignment]:
+        """The assignments; where a redirection may fail, nothing is known of their values."""
+        if not self.redirected:
+            return self.assigns
+        return [each._replace(numeric=False) for each in self.assigns]

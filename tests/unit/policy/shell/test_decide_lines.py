@@ -97,7 +97,12 @@ _DENIED_FORMS = [
     "test -v 'a[$(id)]'", '[ "$A" "$B" ]', "[ $A = x ]", "[ -v A ]", "declare -n A=B",
     "export 'A[$(id)]=1'", "export $A", "set -o posix", "set -H", "set +B", "wait -p A",
     "jobs -x id",
-    "command export A=$B", "printf -vPATH x", "local -", "declare -f",
+    "command export A=$B", "printf -vPATH x", "printf %n PATH", "printf 'x%-5ln' PATH",
+    "f() { git; }; unset f; f", "{ f() { git; }; } > x; f", "printf x$A y",
+    "declare PIPESTATUS='([$(id)]=1)'", "declare DIRSTACK='($(id))'", "declare BASH_REMATCH=1",
+    "read OPTIND", "export RANDOM='a[$(id)]'", "OPTIND='a[$(id)]'",
+    "for SECONDS in $A; do git; done",
+    "local -", "declare -f",
 ]  # fmt: skip
 
 
@@ -113,6 +118,7 @@ _ALLOWED_FORMS = [
     '[ "$A" = x ]', "[ -n \"$A\" ]", "test a = b", "declare A=1", 'export A="$B"',
     "set -euo pipefail",
     "[ $# -gt 0 ]", "i=0; [ $i -lt 3 ]", "command -v git", "set -- a b", "export A=$B",
+    "printf '%s%%n\n' x", "f() { printf x; }; unset A; f",
 ]  # fmt: skip
 
 
@@ -230,9 +236,11 @@ def test_redirections_to_files_are_writes(op: str) -> None:
     """Every operator that opens for writing asks the fs rules."""
     fs = FsPolicy(read=("/srv",), write=("/srv/ws/out",))
     for target in ("/etc/x", "x", "out/../x", "'x'", "$'x'"):
+        if op == ">&" and "'" in target:
+            continue  # refused: bash expands it twice
         denied = line(f"git {op} {target}; git", "git", fs=fs)
         assert (denied.verdict, denied.code) == ("deny", "fs.write"), target
-    for target in ("out/x", "/srv/ws/out/x", "'out'/x", "/dev/null"):
+    for target in ("out/x", "/srv/ws/out/x", "/dev/null"):
         assert line(f"git {op} {target}; git", "git", fs=fs).verdict == "allow", target
 
 
@@ -352,7 +360,8 @@ def test_bash_is_not_turned_into_another_reader(name: str) -> None:
     "text",
     ["a $((A))", "((A=1))", "[[ A -eq 1 ]]", "A=x; a $((A))", "read A; a $((A))", "a $((A[0]))",
      "no && A=1; a $((A))", "a $((A)); A=1", "A=1; A=$(b); a $((A))", "f() { A=1; }; a $((A))",
-     "A='$((1'; ((A))", "A=$((1))'a[0]'; ((A))", "A=1 & ((A))"],
+     "A='$((1'; ((A))", "A=$((1))'a[0]'; ((A))", "A=1 & ((A))",
+     "{ A=1; } > x; ((A))", "A=1 > x; ((A))"],
 )  # fmt: skip
 def test_arithmetic_over_text_is_refused(text: str) -> None:
     """bash evaluates what a variable holds, and a subscript in it runs commands."""
@@ -361,7 +370,8 @@ def test_arithmetic_over_text_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["a $((1 + 2))", "A=1; a $((A + 1))", "for ((i=0; i<3; i++)); do a $((i)); done",
+    ["a $((1 + 2))", "SECONDS=0; a $((SECONDS))",
+ "A=1; a $((A + 1))", "for ((i=0; i<3; i++)); do a $((i)); done",
      "a $(($? + 1))", "i=0; while [[ $i -lt 3 ]]; do i=$((i+1)); done",
      "for i in 1 2; do a $((i*2)); done"],
 )  # fmt: skip

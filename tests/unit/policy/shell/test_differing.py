@@ -119,6 +119,7 @@ _QUIRKS = [
     "[ a < f ]", "[ a && evil ]", "[ a || evil ]", "[ a ; evil ]", "a\revil; b", "a \\ evil; b",
     "a x\vevil; b", "a `b \\`evil\\``", "a <<E\n\\\nE\nevil\nE", "a <<E\nx \\\nE\nevil\nE\n",
     "a \"$(b <<'E'\nx\nE>(evil) b <<'E'\nevil\nE\n)\" x", "a $(b <<E\nx\nE)\nevil\nE\n)",
+    "a >&'$(evil)'", "a >&\\`evil\\`", "a >&$A", "a <&'$(evil)'", "a &>'$(evil)'", "a > '$(evil)'",
     "a 2>&-x evil", "a <&--x evil", "a ${A@P}", "a ${!A}", "a ${A[$(evil)]}", "a $((A))",
     "((A))", "A='x[$(evil)]'; a $((A))",
     "[[ A -eq 1 ]]", "[[ -v A[$(evil)] ]]", "a[$(evil)]=1", "A=(1 2)", "a {fd}>f",
@@ -135,3 +136,39 @@ def test_what_could_be_read_in_two_ways(bash: Recorder, line: str) -> None:
         return
     made = bash.run(line, A="x[$(evil)]")
     assert all(any(explains(call, each) for call in calls) for each in made)
+
+
+#: Built-ins that are allowed when listed, with an argument that arithmetic would run.
+_HOSTILE = "x[$(evil)]"
+_BUILTINS = [
+    "[ '{0}' -eq 1 ]", "test 1 -lt '{0}'", "test -t '{0}'", "printf '%d %s %b' '{0}' '{0}' '{0}'",
+    "shift '{0}'", "umask '{0}'", "ulimit -n '{0}'", "kill -0 '{0}'", "wait '{0}'", "cd '{0}'",
+    "type '{0}'", "break '{0}'", "echo '{0}'", "set -- '{0}'", "command -v '{0}'", "exit '{0}'",
+    "A='{0}'; [ \"$A\" -eq 1 ]", "export A='{0}'", "readonly A='{0}'", "declare A='({0})'",
+    "A='{0}'; a \"${{A:-x}}\" ${{#A}} ${{A%x}}", "for i in '{0}'; do a $i; done", "A+='{0}'",
+    "[[ '{0}' == x ]]", "[[ '{0}' < x ]]", "case '{0}' in '{0}') a;; esac", "dirs '{0}'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", _BUILTINS)
+def test_text_stays_text_in_what_is_allowed(bash: Recorder, text: str) -> None:
+    """No allowed form evaluates an argument: nothing hides, and bash runs nothing."""
+    line = text.format(_HOSTILE)
+    assert _is_seen(line)
+    assert not any(made[0] == "evil" for made in bash.run(line))
+
+
+@pytest.mark.parametrize("text", ["read '{0}' <<< x", "OPTIND='{0}'", "let '{0}'", "eval '{0}'"])
+def test_what_evaluates_text_is_not_allowed(bash: Recorder, text: str) -> None:
+    """The positive twin: these do run it, and are refused or hide what runs."""
+    line = text.format(_HOSTILE)
+    assert ["evil"] in bash.run(line)
+    assert not _is_seen(line)
+
+
+def _is_seen(line: str) -> bool:
+    """Whether the analysis claims to know what a line runs."""
+    try:
+        return not any(call.hidden for call in read_line(line, "/w"))
+    except ValueError:
+        return False
