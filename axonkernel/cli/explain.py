@@ -144,6 +144,7 @@ def _lines(loaded: LoadedPolicy, explanation: Explanation) -> list[str]:
         f"  rule: {decision.rule}  (layer {decision.layer})",
     ]
     lines += [f"  why: {decision.detail}"] if decision.detail else []
+    lines += [f"  runs: {command}" for command in explanation.runs]
     lines += [
         f"  also: {match.verdict} {match.rule} {match.text}  (layer {match.layer})"
         for match in explanation.matches

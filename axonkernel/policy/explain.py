@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from attrs import frozen
 
 from axonkernel.errors import PolicyDenied
 from axonkernel.policy.change import Change
+from axonkernel.policy.commands import SimpleCommand, commands_of
 from axonkernel.policy.decide import Ruleset, Stack
 from axonkernel.policy.hints import changes
-from axonkernel.policy.request import RETRYABLE, AnyRequest, Decision, Match
+from axonkernel.policy.request import RETRYABLE, AnyRequest, Decision, Match, ShellRequest
 
 __all__ = ["Explanation", "agent_text", "explain"]
 
@@ -25,12 +27,15 @@ class Explanation:
         layers: what each layer says by itself; the strictest is the decision.
         changes: edits of the policies that would allow it, tried out; () when it is allowed
             or no policy can allow it.
+        runs: for a shell line, every command that was judged: its words, and the files that
+            its redirections open.
     """
 
     decision: Decision
     matches: tuple[Match, ...]
     layers: tuple[tuple[str, Decision], ...] = ()
     changes: tuple[Change, ...] = ()
+    runs: tuple[str, ...] = ()
 
     @property
     def hint(self) -> str:
@@ -57,6 +62,7 @@ class Explanation:
                 {"layer": name, "verdict": said.verdict, "code": said.code, "rule": said.rule}
                 for name, said in self.layers
             ],
+            "runs": list(self.runs),
             "matches": [
                 {
                     "verdict": match.verdict,
@@ -78,7 +84,26 @@ def explain(judge: Ruleset | Stack, request: AnyRequest) -> Explanation:
         judge.matches(request),
         tuple((ruleset.layer, ruleset.decide(request)) for ruleset in rulesets),
         _changes(rulesets, request),
+        _runs(request) if isinstance(request, ShellRequest) else (),
     )
+
+
+def _runs(request: ShellRequest) -> tuple[str, ...]:
+    """The commands of a line; none for a line that cannot be read."""
+    try:
+        return tuple(map(_listed, commands_of(request)))
+    except ValueError:
+        return ()
+
+
+def _listed(command: SimpleCommand) -> str:
+    """One command on one line, each word as JSON where it is not plain."""
+    words = [command.program, *command.words] if command.program else []
+    shown = [word if word.isprintable() and " " not in word else json.dumps(word) for word in words]
+    shown += [f"{name}=..." for name in command.assigns]
+    shown += [f"{'>' if each.write else '<'} {each.path}" for each in command.redirects]
+    shown += [f"(what {command.via} runs cannot be seen)"] if not shown else []
+    return " ".join(shown)
 
 
 def _changes(rulesets: tuple[Ruleset, ...], request: AnyRequest) -> tuple[Change, ...]:

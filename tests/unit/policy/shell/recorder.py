@@ -80,7 +80,8 @@ class Recorder:
         calls = []
         for record in self._records.iterdir():
             text = os.fsdecode(record.read_bytes())
-            calls.append(text.removesuffix("\0").split("\0"))
+            if text:  # else it was killed before it could write
+                calls.append(text.removesuffix("\0").split("\0"))
             record.unlink()
         for left in self.cwd.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()

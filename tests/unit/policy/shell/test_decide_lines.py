@@ -433,6 +433,21 @@ def test_explain_lists_the_rule_of_every_command() -> None:
     request = Request.shell("git log | cat > out", cwd="/s")
     explanation = explain(rules, request)
     assert explanation.decision == rules.decide(request)
+    assert explanation.runs == ("git log", "cat > out")
+    assert explanation.as_dict()["runs"] == ["git log", "cat > out"]
     assert {match.rule for match in explanation.matches} >= {
         "$.shell.allow[0]", "$.shell.allow[1]", "$.fs.write[0]",
     }  # fmt: skip
+
+
+def test_explain_lists_commands_that_are_hidden_or_strange() -> None:
+    """Each on one line; a line that cannot be read has none."""
+    rules = compile(Policy(shell=ShellPolicy(allow=("git",), raw=True)))
+    request = Request.shell("A=1 git 'a b' $'x\\n' $B; $B x; echo $(id)")
+    assert explain(rules, request).runs == (
+        'git "a b" "x\\n" $B A=...',
+        "(what $B runs cannot be seen)",
+        "echo $(id)",
+        "id",
+    )
+    assert explain(rules, Request.shell("git '")).runs == ()
