@@ -115,9 +115,21 @@ def _parse(argv: list[str]) -> Options | None:
         raise UsageError("which command? write: axonkernel exec [options] -- CMD [ARG...]")
     if grants and "policy" in values:
         raise UsageError("give --policy FILE or grants, not both")
-    if not values.get("json-status", "0").isdigit():
-        raise UsageError("--json-status takes the number of an open descriptor")
+    if "json-status" in values and not _can_be_written(values["json-status"]):
+        raise UsageError("--json-status takes the number of a descriptor that is open for writing")
     return Options(tuple(grants), values, frozenset(flags), tuple(words))
+
+
+def _can_be_written(text: str) -> bool:
+    """Whether ``text`` is a descriptor that the line of status can go to."""
+    from fcntl import F_GETFL, fcntl
+
+    if not (text.isascii() and text.isdigit()):
+        return False
+    try:
+        return fcntl(int(text), F_GETFL) & 0b11 != os.O_RDONLY
+    except (OSError, OverflowError, ValueError):
+        return False
 
 
 def _run(options: Options) -> int:
@@ -168,11 +180,11 @@ def _plan(options: Options) -> BoxPlan:
     from axonkernel.box import plancache
 
     policy = options.values.get("policy")
-    found = None if policy or options.grants else _found()
+    found = None if policy is not None or options.grants else _found()
     given = (
         options.grants,
         sorted(options.flags - {"--quiet"}),
-        _content(policy or found),
+        _content(found if policy is None else policy),
         options.command[0],
         os.getcwd(),
         sorted(os.environ.items()),
@@ -199,8 +211,10 @@ def _found() -> str | None:
 def _content(path: str | None) -> list[object]:
     if path is None:
         return []
-    with open(path, "rb") as file:
-        return [os.path.realpath(path), file.read().hex()]
+    from axonkernel.config.source import read_source
+
+    source = read_source(path)
+    return [source.path, source.digest]
 
 
 def _announce(posture: tuple[PostureField, ...]) -> None:

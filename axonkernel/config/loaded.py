@@ -97,8 +97,8 @@ def load(
     layers = tuple(("profile", policy) for _, policy in ceiling)
     search = discover(start) if path is None else None
     notes = search.notes if search is not None else ()
-    name = path if search is None else search.path
-    if not name:
+    name = search.path or None if search is not None else path
+    if name is None:
         loaded = LoadedPolicy(Policy(declared=False), ())
     else:
         source = read_source(name, found=search is not None)

@@ -117,10 +117,11 @@ def read_source(path: str, *, found: bool = False) -> Source:
         descriptor = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise _fault(path, "not a regular file")
     with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise _fault(path, "not a regular file")
         _refuse_writable(path, real, status)
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:

@@ -1,0 +1,67 @@
+"""``axonkernel exec``: what it refuses before there is a box."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from .conftest import Shell
+
+
+def exec_with(shell: Shell, *options: str, fds: Sequence[int] = ()) -> tuple[int, str, str]:
+    """Exit code, output and messages of ``axonkernel exec OPTIONS -- touch made``."""
+    done = subprocess.run(
+        [sys.executable, "-m", "axonkernel", "exec", *options, "--", "touch", "made"],
+        cwd=shell.folder,
+        env=shell.env,
+        pass_fds=fds,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert not (shell.folder / "made").exists()
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["folder.toml", "gone.toml", "p.yaml", ""])
+def test_a_policy_that_cannot_be_read_is_told_as_by_check(shell: Shell, name: str) -> None:
+    """The same words and the same exit code; a folder is named, not a descriptor."""
+    (shell.folder / "folder.toml").mkdir()
+    checked = shell.axonkernel("check", f"--policy={name}")
+    code, out, err = exec_with(shell, f"--policy={name}")
+    assert (code, out) == (checked.code, checked.out) == (78, "")
+    assert err == checked.err.replace("axonkernel check:", "axonkernel exec:")
+    assert name in err and "$: " in err
+
+
+def test_a_folder_is_no_policy(shell: Shell) -> None:
+    """It is told what is wrong, by its name."""
+    (shell.folder / "folder.toml").mkdir()
+    ended = shell.axonkernel("check", "folder.toml")
+    assert (ended.code, ended.out) == (78, "")
+    assert "folder.toml: 1 fault\n  $: not a regular file" in ended.err
+
+
+@pytest.mark.parametrize("value", ["9", "99999999999999999999", "x", "\N{SUPERSCRIPT TWO}", "-1"])
+def test_a_status_that_cannot_be_told_is_wrong_usage(shell: Shell, value: str) -> None:
+    """Found out before the command runs, not when it has ended."""
+    code, out, err = exec_with(shell, "--json-status", value)
+    assert (code, out) == (2, "")
+    assert err.startswith("axonkernel exec: --json-status takes the number of a descriptor")
+
+
+def test_a_descriptor_to_read_from_takes_no_status(shell: Shell) -> None:
+    """One end of a pipe is refused; with the other the next fault is found."""
+    ours, theirs = os.pipe()
+    try:
+        assert exec_with(shell, "--json-status", str(ours), fds=[ours])[0] == 2
+        options = ("--json-status", str(theirs), "--policy", "gone.toml")
+        assert exec_with(shell, *options, fds=[theirs])[0] == 78
+    finally:
+        os.close(ours)
+        os.close(theirs)
