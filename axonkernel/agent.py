@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import Any, TypeVar
 
 from axonkernel.errors import AxonError, PolicyError
@@ -107,8 +108,7 @@ class Agent:
             self._refuse_unknown_tools()
             code = run_agent(self)
         except AxonError as error:
-            sys.stderr.write(f"axonkernel: {error}\n")
-            raise SystemExit(error.exit_code) from error
+            raise SystemExit(_told(error)) from error
         if code:
             sys.exit(code)
 
@@ -132,9 +132,14 @@ def define_agent(
         handler: a function of ``(kernel, request)``; or use ``@agent.handler``.
         base: folder that relative paths count from; the defining file's when None.
 
-    Raises PolicyError with every fault of the policy.
+    Raises PolicyError with every fault of the policy. In a file that runs as a script, an error
+    of ours that nothing catches is told in plain words instead of a traceback, and the script
+    ends with the error's exit code: 78 for a policy with faults.
     """
-    entry = sys._getframe(1).f_globals.get("__file__")
+    caller = sys._getframe(1).f_globals
+    entry = caller.get("__file__")
+    if entry is not None and caller.get("__name__") == "__main__":
+        _end_plainly()
     file = os.path.realpath(entry) if isinstance(entry, str) else None
     folder = os.path.dirname(file) if file is not None else os.getcwd()
     if base is not None:
@@ -144,3 +149,27 @@ def define_agent(
     if handler is not None:
         agent.handler(handler)
     return agent
+
+
+def _end_plainly() -> None:
+    """Let an uncaught error of ours end this script without a traceback.
+
+    A hook that somebody else has set stays; all other exceptions are shown as ever.
+    """
+    if sys.excepthook is not sys.__excepthook__:
+        return
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        debug = os.environ.get("AXON_DEBUG", "") not in ("", "0")
+        if debug or not isinstance(error, AxonError):
+            sys.__excepthook__(kind, error, trace)
+        if isinstance(error, AxonError):
+            raise SystemExit(_told(error))
+
+    sys.excepthook = hook
+
+
+def _told(error: AxonError) -> int:
+    """Tell the operator of ``error``; returns the exit code."""
+    sys.stderr.write(f"axonkernel: {error}\n")
+    return error.exit_code

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +13,8 @@ import pytest
 
 from axonkernel import Agent, Kernel, PolicyDenied, PolicyError, WritePath, define_agent
 from tests.unit.kernel.conftest import MemoryAudit
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_an_agent_as_in_the_documentation(ws: Path) -> None:
@@ -65,6 +70,48 @@ def test_a_faulty_policy_is_told_at_once() -> None:
     with pytest.raises(PolicyError) as caught:
         define_agent(policy={"fs": {"raed": []}, "limits": {"memory": "2X"}})
     assert len(caught.value.faults) >= 2
+
+
+FAULTY = "from axonkernel import define_agent, errors\ndefine_agent(policy={'fs': {'raed': []}})\n"
+
+
+def script(folder: Path, text: str, *, debug: str = "") -> subprocess.CompletedProcess[str]:
+    """``python agent.py`` with this text."""
+    (folder / "agent.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "agent.py"],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "AXON_DEBUG": debug},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_script_with_a_faulty_policy_ends_in_plain_words(tmp_path: Path) -> None:
+    """Exit 78 and the faults, without a traceback; AXON_DEBUG brings it back."""
+    ended = script(tmp_path, FAULTY)
+    assert (ended.returncode, ended.stdout) == (78, "")
+    assert ended.stderr.startswith("axonkernel: policy: ")
+    assert "$.fs.raed" in ended.stderr and "Traceback" not in ended.stderr
+    ended = script(tmp_path, FAULTY, debug="1")
+    assert ended.returncode == 78 and "Traceback" in ended.stderr and "$.fs.raed" in ended.stderr
+
+
+def test_other_errors_of_a_script_and_its_own_hook_stay(tmp_path: Path) -> None:
+    """Only our errors are told so, and only where nobody else has a hook."""
+    declared = "from axonkernel import define_agent\nagent = define_agent(policy={})\n"
+    ended = script(tmp_path, declared + "1 / 0\n")
+    assert ended.returncode == 1 and "ZeroDivisionError" in ended.stderr
+    ended = script(tmp_path, f"import sys\nsys.excepthook = lambda *_: print('mine')\n{FAULTY}")
+    assert (ended.returncode, ended.stdout) == (1, "mine\n")
+
+
+def test_an_imported_agent_leaves_the_hook_alone(tmp_path: Path) -> None:
+    """An application that embeds an agent keeps its tracebacks."""
+    (tmp_path / "other.py").write_text(FAULTY)
+    ended = script(tmp_path, "import other")
+    assert ended.returncode == 1 and "Traceback" in ended.stderr
 
 
 def test_no_policy_is_not_declared() -> None:
