@@ -36,5 +36,7 @@ def _load(path: str) -> Policy:
     owner = os.stat(source.path).st_uid
     if owner not in my_uids() | {0}:
         raise PolicyError([Fault("$", f"belongs to another user (uid {owner})")], shown(path))
+    if source.kind == "python":
+        raise PolicyError([Fault("$", "a profile is data: TOML or JSON")], shown(path))
     data = read_data(source.content, source.kind, shown(path))
     return parse(data, base=source.folder, home=home_folder(), source=shown(path))

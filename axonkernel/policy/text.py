@@ -58,7 +58,8 @@ def _data(text: str, format: Format) -> tuple[Any, list[Fault]]:
     try:
         if format == "toml":
             return tomllib.loads(text), place.faults
-        return _distinct(json.loads(text, object_pairs_hook=_Pairs), place), place.faults
+        data = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_no_constant)
+        return _distinct(data, place), place.faults
     except json.JSONDecodeError as error:
         place.fault(f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})")
     except tomllib.TOMLDecodeError as error:
@@ -67,9 +68,13 @@ def _data(text: str, format: Format) -> tuple[Any, list[Fault]]:
         place.fault(f"is not TOML: {error}".replace("end of document", last))
     except RecursionError:
         place.fault("is nested too deep to be a policy")
-    except ValueError as error:  # a number with thousands of digits
+    except ValueError as error:  # a number with thousands of digits, or NaN
         place.fault(f"is not a policy: {error}")
     return None, place.faults
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -36,7 +36,7 @@ def test_text_that_does_not_parse_is_a_fault_too(shell: Shell) -> None:
     shell.write("policy.toml", "[fs\n")
     ended = shell.axonkernel("check", "--json")
     assert ended.code == 78
-    assert "not valid TOML" in ended.json["faults"][0]["message"]
+    assert "is not TOML" in ended.json["faults"][0]["message"]
 
 
 def test_a_good_policy_ends_with_zero(shell: Shell) -> None:

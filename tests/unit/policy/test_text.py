@@ -46,6 +46,7 @@ def test_toml_and_json_say_the_same() -> None:
         ('{\n"fs": }', "json", "line 2"),
         ("", "json", "line 1"),
         ("[" * 100_000, "json", "nested too deep"),
+        ('{"limits": {"pids": NaN}}', "json", "NaN is not JSON"),
         ('{"limits": {"pids": ' + "9" * 5000 + "}}", "json", "is not a policy"),
     ],
 )
@@ -81,7 +82,7 @@ def test_json_keys_written_twice_come_with_all_other_faults() -> None:
         loads_data(text, "json")
 
 
-@pytest.mark.parametrize("text", ["[]", "null", '"allow"', "true", "NaN"])
+@pytest.mark.parametrize("text", ["[]", "null", '"allow"', "true", "12"])
 def test_json_that_is_no_object_is_no_policy(text: str) -> None:
     """``null`` in a file is a fault, not "no policy"."""
     with pytest.raises(PolicyError, match="must be a table"):
