@@ -130,7 +130,7 @@ class PolicyDenied(AxonError):
     operator finds the rule in the audit log, under ``decision_id``.
 
     Arguments:
-        code: one of ``axonkernel.policy.request.CODES``.
+        code: one of ``axonkernel.policy.request.CODES``, or ``limits.KIND`` of a limit.
         action: what was asked, in the asker's own words.
         retryable: whether asking in another way can help.
         decision_id: the record of the decision in the audit log.
@@ -198,6 +198,7 @@ class EscalationDenied(PolicyDenied):
         return f"denied ({self.code}): {self.action}: {reason}. The call did not run."
 
     def as_dict(self) -> dict[str, Any]:
+        """The denial as JSON data, with why there was no yes under ``outcome``."""
         return {**super().as_dict(), "outcome": self.outcome}
 
 
@@ -230,6 +231,7 @@ class LimitExceeded(PolicyDenied):
         return f"ended ({self.code}): {self.action}: the {self.kind} limit{limit} was reached."
 
     def as_dict(self) -> dict[str, Any]:
+        """The denial as JSON data, with the limit, and ``ran``, which it may have in part."""
         return {
             **super().as_dict(),
             "kind": self.kind,

@@ -82,7 +82,7 @@ def test_public_names_are_documented(name: str) -> None:
     assert inspect.getdoc(value), name
     if inspect.isclass(value) and value.__module__.startswith("axonkernel"):
         silent = [
-            f"{name}.{key}" for key, _ in members(value) if not inspect.getdoc(getattr(value, key))
+            f"{name}.{key}" for key, member in members(value) if not (member.__doc__ or "").strip()
         ]
         assert not silent
 
