@@ -144,10 +144,6 @@ class Processes:
             call.cancel()
             raise
 
-    def start_sync(self, plan: _Plan, scope: Scope, identity: str, data: bytes) -> ProcessResult:
-        """:meth:`start` for code without an event loop."""
-        return self._run(self._call(plan, scope, data, None), identity)
-
     def fixed(self, argv: tuple[str, ...]) -> _Plan:
         """A program of our own choice, such as the interpreter of a block."""
         located = Located(argv[0], resolve(argv[0]))

@@ -18,7 +18,6 @@ __all__ = [
     "Number",
     "address_number",
     "canonical_host",
-    "is_private",
     "literal",
     "needs_own_entry",
     "network_needs_own_entry",
@@ -195,17 +194,11 @@ def unwrap(ip: Address) -> Address:
     return ip
 
 
-def is_private(ip: Address) -> bool:
-    """True for an address that is not on the public internet, after :func:`unwrap`.
+def number_is_private(number: Number) -> bool:
+    """True for the :func:`address_number` of what is not on the public internet.
 
     Private, loopback, link-local, shared, documentation, multicast, reserved, metadata.
     """
-    inner = unwrap(ip)
-    return number_is_private((inner.version, int(inner)))
-
-
-def number_is_private(number: Number) -> bool:
-    """The same for the result of :func:`address_number`."""
     return _within(_PRIVATE_SPANS[number[0]], number[1])
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from axonkernel.policy.decide import Ruleset, compile
-from axonkernel.policy.hosts import canonical_host, is_private
+from axonkernel.policy.hosts import address_number, canonical_host, number_is_private
 from axonkernel.policy.match import parse_destination
 from axonkernel.policy.parse import parse
 from axonkernel.policy.request import ConnectRequest
@@ -83,7 +83,8 @@ def test_an_inner_address_is_reached_by_no_name_rule_in_any_form(address: IPv4Ad
     broad = _allowing("*:*", "public:*", "*.test")
     own = _allowing(f"{address}:443")
     for text in (str(address), *_embedded(address)):
-        assert is_private(IPv6Address(text) if ":" in text else IPv4Address(text))
+        number = address_number(canonical_host(text))
+        assert number is not None and number_is_private(number)
         assert _verdict(broad, text) == "deny"
         assert _verdict(own, text) == "allow"
         assert (
