@@ -32,6 +32,9 @@ __all__ = [
 #: In front of a word of which only the spelling is known: ``$X``, ``*.py``. No real word has it.
 UNKNOWN: Final = "\0"
 
+#: Characters of a program text; what is longer is not read.
+_LONGEST_SCRIPT: Final = 20_000
+
 _SCRIPTS = {"sed": sed_script, "awk": awk_script, "sql": sql_script}
 _ASSIGNMENT = re.compile(r"([^=]+)=", re.DOTALL)
 _AWK_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=", re.DOTALL)
@@ -274,8 +277,9 @@ class _Collector:
             self.runs.append(Run("", unseen=True))
 
     def _script(self, role: str, text: str) -> None:
-        if UNKNOWN in text:
-            self.hazards.append(Hazard(("script",), "its program text is not known"))
+        if UNKNOWN in text or len(text) > _LONGEST_SCRIPT:
+            why = "its program text is not known" if UNKNOWN in text else "it is too long to read"
+            self.hazards.append(Hazard(("script",), why))
             return
         script: Script = _SCRIPTS[role](text)
         for name, why in script.hazards:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from axonkernel.policy.profiles.grammar import COMMAND, OPTIONAL, Grammar, Option
+from axonkernel.policy.profiles.grammar import COMMAND, Grammar, Option
 from axonkernel.policy.request import Argv
 
 __all__ = ["Given", "Read", "read_words"]
@@ -143,26 +143,30 @@ def _long(grammar: Grammar, words: Argv, at: int, read: Read) -> int:
 
 
 def _bundle(grammar: Grammar, words: Argv, at: int, read: Read) -> int:
-    word, known = words[at], True
+    """Short options in one word, up to one that takes a value."""
+    word, options = words[at], grammar.options
     if word[1:].isdecimal():
         return 1
-    for place in range(1, len(word)):
-        option = grammar.options.get("-" + word[place])
-        if option is None:
-            read.unknown = read.unknown or "-" + word[place]
-            known = False
-        elif option.values == 0:
+    found = grammar.valued.search(word, 1)
+    end = len(word) if found is None else found.start()
+    known = True
+    for letter in dict.fromkeys(word[1:end]):
+        option = options.get("-" + letter)
+        if option is not None:
             read.add(option, None)
-        elif rest := word[place + 1 :]:
-            read.add(option, rest)
-            return 1
-        elif option.values == OPTIONAL:
-            read.add(option, None)
-        elif known:
-            return _whole(option, words, at, read)
         else:
-            # The letter before may have taken this one as its value, or not.
-            read.add(option, words[at + 1] if at + 1 < len(words) else None)
+            read.unknown = read.unknown or "-" + letter
+            known = False
+    if found is None:
+        return 1
+    option, rest = options["-" + found[0]], word[end + 1 :]
+    if rest or option.values < 0:
+        read.add(option, rest or None)
+    elif known:
+        return _whole(option, words, at, read)
+    else:
+        # The letter before may have taken this one as its value, or not.
+        read.add(option, words[at + 1] if at + 1 < len(words) else None)
     return 1
 
 

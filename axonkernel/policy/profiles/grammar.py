@@ -120,6 +120,13 @@ class Grammar:
         for table in tables:
             self._add(table)
         self._long = sorted(name for name in self.options if name.startswith("--"))
+        #: Letters of short options that take a value; the rest of a bundle is theirs.
+        letters = [
+            name[1]
+            for name, option in self.options.items()
+            if len(name) == 2 and name[0] == "-" and option.values
+        ]
+        self.valued = re.compile("|".join(map(re.escape, letters)) or "(?!)")
         selecting = self.instead.union(*(mode.options for mode in self.modes))
         selecting = selecting.union(*(mode.roles for mode in self.modes))
         for name, option in self.options.items():

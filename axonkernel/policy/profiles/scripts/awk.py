@@ -90,6 +90,8 @@ def _tokens(text: str) -> list[str] | None:
 def _read_from(tokens: list[str], at: int) -> list[tuple[str, str | None, bool]]:
     """The file of ``getline < FILE``."""
     for place in range(at + 1, len(tokens)):
+        if tokens[place] == "getline":
+            break
         if tokens[place] == "<":
             return _opened("getline", tokens, place + 1, False)
         if tokens[place] in _ENDS or tokens[place] in (")", "&&", "||", "|", "|&"):
@@ -103,7 +105,7 @@ def _written(tokens: list[str], at: int) -> list[tuple[str, str | None, bool]]:
     for place in range(at + 1, len(tokens)):
         token = tokens[place]
         depth += (token in ("(", "[")) - (token in (")", "]"))
-        if token in _ENDS or depth < 0:
+        if token in _ENDS or token in ("print", "printf") or depth < 0:
             break
         if token in (">", ">>") and depth == 0:
             return _opened(">", tokens, place + 1, True)
