@@ -1,6 +1,6 @@
 """A web service that runs an agent for many users, each within what is theirs.
 
-    uvicorn app:app          (pip install "axonkernel[serve]")
+    uvicorn app:app          (pip install axonkernel starlette uvicorn)
     curl -H 'X-User: alice' 'localhost:8000/words?file=data/alice/notes.txt'
 
 One kernel serves all requests. Each request is narrowed to its user's folder, by value: two

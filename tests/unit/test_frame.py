@@ -30,6 +30,9 @@ IMPURE = {"logging", "os", "random", "socket", "subprocess", "time"}
 #: What `import axonkernel` must not load: slow, or absent without the system packages.
 HEAVY = {"gi", "nftables", "pydbus", "pyroute2", "wasmtime"}
 
+#: What apt-get brings, see packaging/apt.txt.
+OF_THE_DISTRIBUTION = {"gi", "nftables"}
+
 
 def imported(source: str) -> set[str]:
     """The top-level names of every module that source text imports, at any depth of nesting."""
@@ -101,6 +104,18 @@ def test_the_version_is_said_once_and_the_same() -> None:
     """The package and its metadata tell the same version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert axonkernel.__version__ == project["version"]
+
+
+def test_dependencies_are_what_is_imported() -> None:
+    """Nothing is installed that no module needs, and nothing is imported by luck."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    lines = [*project["dependencies"], *itertools.chain(*extras)]
+    named = {line.partition(">=")[0] for line in lines} - {"opentelemetry-sdk"}
+    files = (file.read_text() for file in PACKAGE.rglob("*.py"))
+    found = set().union(*map(imported, files)) - sys.stdlib_module_names
+    known = {module.replace("_", "-") for module in found - {"axonkernel", *OF_THE_DISTRIBUTION}}
+    assert known == {name.removesuffix("-api") for name in named}
 
 
 def test_dependencies_have_lower_bounds() -> None:
