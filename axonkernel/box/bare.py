@@ -31,6 +31,11 @@ class BareProcess:
         if self.pid and number not in _FROM_TERMINAL:
             os.kill(self.pid, number)
 
+    def kill(self) -> None:
+        """End the command."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+
     def wait(self) -> BoxResult:
         """How the command ended."""
         if self._refused is not None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from axonkernel.policy.profiles import needs_of
 
-__all__ = ["Program", "find_program", "search_path", "with_needs"]
+__all__ = ["Program", "find_program", "own_tree", "search_path", "with_needs"]
 
 _VERSION = re.compile(r"^(?P<stem>[A-Za-z+]+?)-?(?P<version>\d+(\.\d+)*)$")
 _MAX_LINKS = 40
@@ -44,10 +44,8 @@ def search_path(folders: Iterable[str], agent_writes: Iterable[str] = ()) -> tup
     """
     writes = tuple(agent_writes)
     kept: list[str] = []
-    for folder in folders:
-        if not folder.startswith("/"):
-            continue
-        folder = os.path.realpath(folder)
+    absolute = (folder for folder in folders if folder.startswith("/"))
+    for folder in (real for each in absolute for real in _behind_shims(each)):
         if folder in kept:
             continue
         if any(folder == write or folder.startswith(write + "/") for write in writes):
@@ -55,6 +53,34 @@ def search_path(folders: Iterable[str], agent_writes: Iterable[str] = ()) -> tup
         if _only_ours(folder):
             kept.append(folder)
     return tuple(kept)
+
+
+def _behind_shims(folder: str) -> Iterator[str]:
+    """The real folder of programs; for a version manager's shims, those they start."""
+    real = os.path.realpath(folder)
+    root = _shims_root(real)
+    if root is None:
+        yield real
+        return
+    for version in _versions(root):
+        yield os.path.realpath(f"{root}/versions/{version}/bin")
+
+
+def _shims_root(folder: str) -> str | None:
+    """ROOT of a folder ROOT/shims as pyenv, rbenv and their kin make it, else None.
+
+    A shim is a script that runs ROOT/versions/V/bin/NAME with V from ROOT/version.
+    """
+    root, name = posixpath.split(folder)
+    return root if name == "shims" and os.path.isdir(f"{root}/versions") else None
+
+
+def _versions(root: str) -> list[str]:
+    try:
+        with open(f"{root}/version", encoding="utf-8") as file:
+            return [word for word in file.read().split() if "/" not in word]
+    except OSError:
+        return []
 
 
 def _only_ours(folder: str) -> bool:
@@ -79,24 +105,12 @@ def find_program(name: str, path: Iterable[str], brought_by: str = "") -> Progra
 
 
 def _behind_shim(candidate: str) -> str | None:
-    """What a version manager's shim starts; the candidate itself when it is none.
-
-    pyenv, rbenv and their kin keep ROOT/shims/NAME, a script that runs
-    ROOT/versions/V/bin/NAME with V from ROOT/version.
-    """
-    root, folder = posixpath.split(posixpath.dirname(candidate))
-    if folder != "shims" or not os.path.isdir(f"{root}/versions"):
+    """What a shim named by its path starts; the candidate itself when it is none."""
+    folder, name = posixpath.split(candidate)
+    if _shims_root(folder) is None:
         return candidate
-    try:
-        with open(f"{root}/version", encoding="utf-8") as file:
-            versions = file.read().split()
-    except OSError:
-        return None
-    for version in versions:
-        target = f"{root}/versions/{version}/bin/{posixpath.basename(candidate)}"
-        if os.access(target, os.X_OK):
-            return target
-    return None
+    targets = (f"{real}/{name}" for real in _behind_shims(folder))
+    return next((target for target in targets if os.access(target, os.X_OK)), None)
 
 
 def _links(candidate: str, target: str) -> Iterator[tuple[str, str]]:
@@ -154,18 +168,16 @@ def _needs(program: Program) -> Iterator[str]:
         stem, version = (match["stem"], match["version"]) if match else (name, "")
         for need in needs_of(stem):
             yield need.format(version=version)
-    yield from _own_tree(program.file)
+    yield from own_tree(posixpath.dirname(program.file))
     yield from _shebang(program.file)
 
 
-def _own_tree(file: str) -> Iterator[str]:
-    """The lib folder beside a bin folder outside the system's: a virtual environment, nvm."""
-    prefix = posixpath.dirname(posixpath.dirname(file))
-    if prefix not in ("/", "/usr", "/usr/local") and posixpath.basename(
-        posixpath.dirname(file)
-    ) in ("bin", "sbin"):
-        yield f"{prefix}/lib"
-        yield f"{prefix}/pyvenv.cfg"
+def own_tree(folder: str) -> Iterator[str]:
+    """What lies beside a bin folder outside the system's: a virtual environment, nvm."""
+    prefix, name = posixpath.split(folder)
+    if prefix not in ("/", "/usr", "/usr/local") and name in ("bin", "sbin"):
+        yield from (path for path in (f"{prefix}/lib", f"{prefix}/pyvenv.cfg")
+                    if os.path.exists(path))  # fmt: skip
 
 
 def _shebang(file: str) -> Iterator[str]:

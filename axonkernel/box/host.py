@@ -71,7 +71,10 @@ class Entry(NamedTuple):
 
 
 class Host(NamedTuple):
-    """The host, as far as one plan is concerned."""
+    """The host, as far as one plan is concerned.
+
+    ``links``: where those of our own paths that are links lead; grants are resolved already.
+    """
 
     user: User
     switch_user: bool
@@ -93,6 +96,7 @@ class Host(NamedTuple):
     program_folders: tuple[str, ...]
     missing_programs: tuple[str, ...]
     masked_programs: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
 
 
 def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None) -> Host:
@@ -106,7 +110,15 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
     libraries = tuple(_library_folders())
     denied = tuple(_expand(fs.deny, (*fs.read, *fs.write)))
     walled = shell is not None and shell.allow is not True
-    programs, folders, missing = _programs(shell, ask, path) if shell and walled else ((), (), ())
+    bins = tuple(_bins(path))
+    programs: tuple[Program, ...] = ()
+    missing: tuple[str, ...] = ()
+    folders = tuple(each for folder in bins for each in find.own_tree(folder))
+    if shell is not None and walled:
+        programs, folders, missing = _programs(shell, ask, path)
+    shared = tuple(entry for entry in map(entry_of, floor.SHARED) if entry.kind != "missing")
+    extra = tuple(map(entry_of, ask.read))
+    own = (*(entry.path for entry in (*shared, *extra)), *folders)
     return Host(
         user=user,
         switch_user=run_as is not None,
@@ -115,19 +127,20 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         usr_links=tuple(_usr_links()),
         kernel_files=tuple(_kernel_files(user)),
         libraries=libraries,
-        shared=tuple(entry for entry in map(entry_of, floor.SHARED) if entry.kind != "missing"),
+        shared=shared,
         copied=tuple(path for path in floor.COPIED if os.path.isfile(path)),
         grants=tuple(map(entry_of, _unique((*fs.read, *fs.write, *fs.unsafe)))),
-        extra=tuple(map(entry_of, ask.read)),
+        extra=extra,
         denied=_unique((*denied, *_other_names(denied, (*fs.read, *fs.write)))),
         protected=_unique(_expand(_protect(fs), fs.write)),
         hidden=tuple(e for e in map(entry_of, (*ask.hide, *ask.state)) if e.kind != "missing"),
-        bins=tuple(_bins(path)),
+        bins=bins,
         walled=walled,
         programs=programs,
         program_folders=folders,
         missing_programs=missing,
         masked_programs=tuple(_masked(shell, libraries, path)),
+        links=tuple((path, real) for path in own if (real := os.path.realpath(path)) != path),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 from axonkernel.box.host import Ask, Entry, Host
 from axonkernel.box.model import BoxPlan, LimitsPlan, Mount, NetPlan
+from axonkernel.box.unbuilt import unreachable
 from axonkernel.policy.environ import QUIET, environment
 from axonkernel.policy.hosts import granted_parts
 from axonkernel.policy.match import parse_destination
@@ -38,7 +39,7 @@ def build(policy: Policy, host: Host, ask: Ask) -> BoxPlan:
     """
     cwd, warnings = _working_directory(policy, host, ask)
     return BoxPlan(
-        mounts=tuple(_tree(policy, host)),
+        mounts=tuple(_by_real_source(_tree(policy, host), dict(host.links))),
         env=_environment(policy, host),
         cwd=cwd,
         net=None if policy.net is None else net_plan(policy.net),
@@ -75,6 +76,13 @@ def _tree(policy: Policy, host: Host) -> Iterator[Mount]:
     yield from (Mount("remount-ro", folder) for folder in walled)
     if root == "closed":
         yield Mount("remount-ro", "/")
+
+
+def _by_real_source(mounts: Iterable[Mount], links: dict[str, str]) -> Iterator[Mount]:
+    """Sources as they are mounted: a link in one would be refused when it is opened."""
+    for mount in mounts:
+        real = links.get(mount.source) if mount.kind in ("bind", "ro-bind") else None
+        yield mount if real is None else mount._replace(source=real)
 
 
 def _root_kind(policy: Policy) -> Literal["bind", "ro-bind", "closed"]:
@@ -115,7 +123,8 @@ def _floor(host: Host) -> Iterator[Mount]:
     if not host.walled:
         yield Mount("ro-bind", "/usr", "/usr")
         outside = (folder for folder in host.bins if not _within(folder, "/usr"))
-        yield from (Mount("ro-bind", folder, folder) for folder in outside)
+        beside = (*outside, *host.program_folders)
+        yield from (Mount("ro-bind", path, path) for path in beside)
     for folder in host.libraries:
         if host.walled or not _within(folder, "/usr"):
             yield Mount("ro-bind", folder, folder)
@@ -289,8 +298,11 @@ def _limits(policy: Policy) -> LimitsPlan | None:
 
 def _working_directory(policy: Policy, host: Host, ask: Ask) -> tuple[str, tuple[str, ...]]:
     grants = ["/"] if policy.fs is None else [entry.path for entry in host.grants]
-    if any(_brings(path, ask.cwd) or _within(path, ask.cwd) for path in grants):
-        return ask.cwd, ()  # granted, or the folder around a grant, empty but for it
+    if any(_brings(path, ask.cwd) for path in grants):
+        return ask.cwd, ()
+    if any(_within(path, ask.cwd) for path in grants):
+        note = f"{ask.cwd} is not granted: in the box it holds only what is granted below it"
+        return ask.cwd, (note,)
     note = f"{ask.cwd} is not granted; the working directory in the box is {host.user.home}"
     return host.user.home, (note,)
 
@@ -301,6 +313,9 @@ def _missing(policy: Policy, host: Host) -> Iterator[str]:
         if entry.kind == "missing":
             made = entry.path in writes
             yield f"{entry.path} does not exist; {'made, to be written' if made else 'skipped'}"
+    yield from unreachable(policy.net)
+    if policy.fs is not None and policy.fs.write:
+        yield "fs.deny, fs.protect: names that do not exist yet are held by the mediator only"
     for name in host.missing_programs:
         yield f"shell.allow {name}: no such program on PATH; it will not exist in the box"
 

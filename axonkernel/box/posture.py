@@ -6,33 +6,53 @@ than the plan holds.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Iterator
 
 from axonkernel.box.model import BoxPlan, PostureField
-from axonkernel.policy.match import parse_destination
+from axonkernel.box.unbuilt import names_in
 from axonkernel.policy.model import Policy, SubjectRules, ToolRules
 
 __all__ = ["boxed", "mediated"]
 
 _OPEN_FS = "fs is open: the agent can plant files that run outside"
 _NAMES = "names in net.allow cannot be reached from inside a box yet; literal addresses can"
+_SOCKETS = "sockets of the host that lie in granted folders can be reached"
 _AROUND = "code in the box can do the same around the mediator"
 _ABSENT = "a denied or protected name that does not exist yet is held by the mediator only"
 
 
-def boxed(policy: Policy, plan: BoxPlan, unenforced: Container[str]) -> tuple[PostureField, ...]:
+def boxed(
+    policy: Policy, plan: BoxPlan, unenforced: Collection[str], *, mediated: bool
+) -> tuple[PostureField, ...]:
     """The posture of a box made by ``plan``.
 
     Arguments:
         policy: the closed policy the plan was made from.
-        unenforced: declared fields this machine has no wall for (best-effort).
+        unenforced: declared fields without a wall here (best-effort).
+        mediated: whether the mediator judges what happens inside, as it does not under
+            ``exec``.
     """
-    return tuple(
-        field._replace(state="unenforced", by="")
-        if field.state in ("enforced", "open") and field.field in unenforced
-        else field
-        for field in _boxed(policy, plan)
-    )
+    implied = () if mediated else _implied(policy)
+    rows = [
+        _held(row, unenforced, mediated) for row in _boxed(policy, plan) if row.field not in implied
+    ]
+    named = {row.field for row in rows}
+    rows += [PostureField(name, "unenforced") for name in unenforced if name not in named]
+    return tuple(rows)
+
+
+def _implied(policy: Policy) -> tuple[str, ...]:
+    """Rows about what nobody wrote down, which say nothing where nobody judges."""
+    tools = ("tools",) if policy.tools == ToolRules() else ()
+    return ("shell.hazard", "shell.raw", *tools)
+
+
+def _held(row: PostureField, unenforced: Collection[str], mediated: bool) -> PostureField:
+    if row.state in ("enforced", "open") and row.field in unenforced:
+        return row._replace(state="unenforced", by="")
+    if row.state == "mediator only" and not mediated:
+        return row._replace(state="unenforced", note="no mediator judges a command of exec")
+    return row
 
 
 def bare(policy: Policy, *, mediated: bool) -> tuple[PostureField, ...]:
@@ -80,6 +100,8 @@ def _boxed(policy: Policy, plan: BoxPlan) -> Iterator[PostureField]:
     if _escalates(policy):
         yield PostureField("escalation", "mediator only", "", _AROUND)
     yield from _limits(policy)
+    if policy.budget is not None:
+        yield PostureField("budget", "unenforced", "", "this version counts nothing")
     yield PostureField("seccomp", "enforced", "seccomp filter")
     yield PostureField("release", "enforced", "checked at the program's first instruction")
     yield _user(plan)
@@ -97,13 +119,13 @@ def _fs(policy: Policy) -> PostureField:
 def _net(policy: Policy, plan: BoxPlan) -> PostureField:
     if policy.net is None or plan.net is None:
         return PostureField("net", "open", "", "the host's network is there")
-    names = policy.net.allow is not True and any(
-        parse_destination(entry).kind not in ("ip", "cidr") for entry in policy.net.allow
-    )
     by = "network namespace + nftables, default drop"
     if plan.net.link == "none":
         by = "network namespace without a link"
-    return PostureField("net", "enforced", by, _NAMES if names else "")
+    notes = [_NAMES] if names_in(policy.net) else []
+    if policy.fs is None or policy.fs.read or policy.fs.write:
+        notes.append(_SOCKETS)
+    return PostureField("net", "enforced", by, "; ".join(notes))
 
 
 def _shell(policy: Policy) -> Iterator[PostureField]:

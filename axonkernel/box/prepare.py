@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import pwd
+import stat
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -14,11 +15,15 @@ from axonkernel.box.host import Ask, Host, User, survey
 from axonkernel.box.launch import needs_scope
 from axonkernel.box.model import BoxPlan
 from axonkernel.box.probe import Piece
-from axonkernel.errors import BoxError, Fault, PolicyError
+from axonkernel.box.unbuilt import unbuilt
+from axonkernel.errors import BoxError, Fault, IsolationUnavailable, PolicyError
 from axonkernel.policy.model import Policy
 
 __all__ = ["create", "interpreter_files", "prepare", "prepare_surveyed", "without_box"]
 
+_KEPT_USER = "{} is closed to {}, the project's owner: the agent keeps this user's uid"
+#: What to do about a field that no machine can hold yet.
+_UNBUILT_FIX = "leave it out; this version cannot hold it"
 #: What going without a piece costs, where that is not a wall.
 _LOST = {"net.link": "nothing in net.allow can be reached"}
 
@@ -47,9 +52,17 @@ def prepare_surveyed(
     """:func:`prepare`, with what was found on the host."""
     policy = policy.closed()
     unenforced = _require(policy)
+    environ = os.environ if env is None else env
     run_as = _run_as(policy, owner)
-    host = survey(policy, ask, os.environ if env is None else env, run_as)
+    host = survey(policy, ask, environ, run_as)
     built = plan.build(policy, host, ask)
+    if run_as is not None and (closed := out_of_reach(built, run_as)):
+        if policy.box.run_as is not None:
+            raise BoxError("user", f"{closed} is closed to {run_as.name} (box.run_as)")
+        # Not asked for by name: rather the supervisor's own user, without capabilities.
+        host = survey(policy, ask, environ, None)
+        built = plan.build(policy, host, ask)
+        built = built._replace(warnings=(*built.warnings, _KEPT_USER.format(closed, run_as.name)))
     if "box" in unenforced:
         return _bare(built, policy, unenforced), host
     built = _without(built, unenforced)
@@ -57,7 +70,7 @@ def prepare_surveyed(
     code = seccomp.filter_bytes(nested_userns=policy.box.nested_userns, unix=unix)
     built = built._replace(
         filter=base64.b64encode(code).decode(),
-        posture=posture.boxed(policy, built, unenforced),
+        posture=posture.boxed(policy, built, unenforced, mediated=ask.role != "exec"),
     )
     return built, host
 
@@ -73,10 +86,28 @@ def without_box(policy: Policy) -> str:
 def _require(policy: Policy) -> dict[str, Piece]:
     """The declared fields without a wall; refuses them unless isolation is best-effort."""
     fields = tuple(_walled_fields(policy))
-    if policy.effective_isolation == "best-effort":
-        return probe.unenforced(fields, probe.probe())
+    isolation = policy.effective_isolation
+    pieces = {field: Piece(field, False, what, "", _UNBUILT_FIX) for field, what in unbuilt(policy)}
+    if isolation == "best-effort":
+        return {**probe.unenforced(fields, probe.probe()), **pieces}
+    for field, piece in pieces.items():
+        raise IsolationUnavailable(field, piece.missing, piece.fix)
+    if isolation == "strict":
+        _refuse_open(policy)
     probe.require(fields, probe.probe())
     return {}
+
+
+def _refuse_open(policy: Policy) -> None:
+    """Strict leaves no block to the host: an open one undermines the closed ones."""
+    names = ("fs", "net", "shell", "env")
+    faults = [
+        Fault(f"$.{name}", 'is open, which isolation = "strict" refuses', hint='default = "deny"')
+        for name in names
+        if getattr(policy, name) is None
+    ]
+    if faults:
+        raise PolicyError(faults)
 
 
 def _walled_fields(policy: Policy) -> Iterator[str]:
@@ -154,6 +185,32 @@ def _owner(policy: Policy) -> int | None:
         except OSError as error:
             raise BoxError("user", f"{path}: {error.strerror}") from error
     return None
+
+
+def out_of_reach(built: BoxPlan, user: User) -> str:
+    """The first folder above a mount's source that ``user`` may not enter; "" when none is.
+
+    bwrap looks sources up as the user it runs as, by their names.
+    """
+    entered: set[str] = set()
+    for mount in built.mounts:
+        folder = os.path.dirname(mount.source) if mount.kind in ("bind", "ro-bind") else "/"
+        while folder not in entered and folder not in ("", "/"):
+            entered.add(folder)
+            if not _may_enter(folder, user):
+                return folder
+            folder = os.path.dirname(folder)
+    return ""
+
+
+def _may_enter(folder: str, user: User) -> bool:
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return True  # missing: made later, or skipped
+    if status.st_uid == user.uid:
+        return bool(status.st_mode & stat.S_IXUSR)
+    return bool(status.st_mode & (stat.S_IXGRP if status.st_gid == user.gid else stat.S_IXOTH))
 
 
 def interpreter_files() -> tuple[str, ...]:

@@ -22,6 +22,10 @@ _FORWARDED = (
 )
 
 
+#: Asked a second time to end, a box is ended: its program may ignore what it likes.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
 class Signalled(Protocol):
     """What signals can be passed on to."""
 
@@ -29,16 +33,30 @@ class Signalled(Protocol):
         """Pass on one."""
         ...
 
+    def kill(self) -> None:
+        """End it."""
+        ...
+
 
 @contextmanager
 def forwarded(box: Signalled) -> Iterator[None]:
-    """Pass the user's signals on to the program in ``box`` until the end of the block."""
+    """Pass the user's signals on to the program in ``box`` until the end of the block.
+
+    The second one that asks it to end kills the box.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread has handlers; elsewhere the application decides
         return
-    before = {
-        number: signal.signal(number, lambda number, _: box.signal(number)) for number in _FORWARDED
-    }
+    asked = 0
+
+    def pass_on(number: int, _: object) -> None:
+        nonlocal asked
+        asked += number in _ENDING
+        box.signal(number)
+        if asked > 1:
+            box.kill()
+
+    before = {number: signal.signal(number, pass_on) for number in _FORWARDED}
     try:
         yield
     finally:

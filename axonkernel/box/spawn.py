@@ -20,6 +20,10 @@ from axonkernel.errors import BoxError
 __all__ = ["Spawned", "spawn"]
 
 
+#: bwrap takes 9,000 words, its own few and the command's included (FS-15).
+_MOST_OPTIONS = 8_800
+
+
 class Spawned(NamedTuple):
     """A bwrap that makes its box and then waits for a byte.
 
@@ -51,6 +55,12 @@ def spawn(program: str, plan: BoxPlan, command: Command, given: tuple[int, ...])
     kept = [status_write, block]
     try:
         options = _options(plan, command, kept, status_write, block)
+        if len(options) > _MOST_OPTIONS:
+            raise BoxError(
+                "mounts",
+                f"{len(plan.mounts)} entries are more than a box takes: patterns of fs.deny or "
+                "fs.protect match too many names below the grants; deny folders instead",
+            )
         kept.append(_holding(("\0".join(options) + "\0").encode("utf-8", "surrogateescape")))
         argv = [program, "--args", str(kept[-1]), *command.argv]
         warden = os.getpid()
@@ -70,7 +80,7 @@ def _options(
         if kind == "text":
             kept.append(_holding(value.encode("utf-8", "surrogateescape")))
         else:
-            kept.append(_source(value, os.O_PATH if kind == "open" else os.O_RDONLY))
+            kept.append(_source(value, kind))
         return kept[-1]
 
     filter_fd = -1
@@ -82,11 +92,17 @@ def _options(
     )
 
 
-def _source(path: str, flags: int) -> int:
+def _source(path: str, kind: str) -> int:
+    """A descriptor of a mount's source. What was surveyed is what is mounted: a link put in
+    its place meanwhile, by another box with the same grant, would lead anywhere."""
+    flags = os.O_RDONLY if kind == "read" else os.O_PATH | os.O_NOFOLLOW
     try:
-        return os.open(path, flags | os.O_CLOEXEC)
+        fd = os.open(path, flags | os.O_CLOEXEC)
     except OSError as error:
         raise BoxError("mounts", f"{path}: {error.strerror}") from error
+    if kind != "read" and os.readlink(f"/proc/self/fd/{fd}") != path:
+        raise BoxError("mounts", f"{path} was replaced while the box was being made")
+    return fd
 
 
 def _holding(content: bytes) -> int:

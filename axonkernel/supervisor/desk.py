@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import secrets
@@ -29,7 +30,11 @@ __all__ = ["Desk"]
 
 _IDENTITY = re.compile(r"[0-9a-f]{16}\Z")
 #: The supervisor's own words in a record, which a box cannot choose.
-_RESERVED = frozenset({"id", "at", "kind", "source", "prev", "hash"})
+_RESERVED = frozenset({"id", "at", "kind", "source", "agent", "prev", "hash"})
+#: What a box may record: what its own mediator decided and started.
+_KINDS = frozenset({"decision", "narrowing.clamped", "process.ended", "process.failed"})
+#: Records one run may leave; a box must not fill the disk of its supervisor.
+MOST_RECORDED_BYTES = 64 * 1024 * 1024
 #: Questions of one box that are looked at together; a flood of them is no, unread.
 MAX_ASKING = 64
 
@@ -39,11 +44,13 @@ class Desk:
 
     Attributes:
         outcome: the last ``result`` or ``error`` message, None before.
+        fault: how the box broke the protocol and was ended for it, or "".
     """
 
     def __init__(
         self,
         agent: str,
+        run: str,
         layers: Iterable[tuple[str, Policy]],
         grants: BoxGrants,
         audit: AuditLog,
@@ -51,7 +58,10 @@ class Desk:
         channel: Channel,
     ) -> None:
         self.outcome: dict[str, Any] | None = None
+        self.fault = ""
         self._agent = agent
+        self._run = run
+        self._left_bytes = MOST_RECORDED_BYTES
         self._audit = audit
         self._box = box
         self._channel = channel
@@ -91,9 +101,11 @@ class Desk:
             while True:
                 message, _ = self._channel.receive()
                 self._take(message)
-        except (ChannelClosed, KeyError, TypeError, ValueError) as error:
-            if not isinstance(error, ChannelClosed):
-                self._box.kill()  # it does not speak our protocol: nothing it says counts
+        except ChannelClosed:
+            return
+        except (KeyError, TypeError, ValueError) as error:
+            self.fault = f"it broke the protocol ({error})"
+            self._box.kill()  # nothing it says counts
 
     def _take(self, message: dict[str, Any]) -> None:
         match message["type"]:
@@ -109,13 +121,17 @@ class Desk:
                 raise ValueError(f"unknown message {other!r}")
 
     def _record(self, message: dict[str, Any]) -> None:
-        identity = message["id"]
+        identity, kind = message["id"], message["kind"]
         if not (isinstance(identity, str) and _IDENTITY.match(identity)):
             raise ValueError("a record without an id")
-        kind = str(message["kind"])
+        if not identity.startswith(self._run) or kind not in _KINDS:
+            raise ValueError(f"a record of {kind!r} that is not its own to make")
         fields = {k: v for k, v in dict(message["fields"]).items() if k not in _RESERVED}
+        self._left_bytes -= len(json.dumps(fields))
         try:
-            self._audit.record(kind, id=identity, source="box", **fields)
+            if self._left_bytes < 0:
+                raise AuditError("one run may not record more")
+            self._audit.record(kind, id=identity, source="box", agent=self._agent, **fields)
             self._send({"type": "ack"})
         except AuditError:
             self._send({"type": "failed"})

@@ -90,7 +90,7 @@ def _kernel(hello: dict[str, Any], agent: Agent, link: Link) -> Kernel:
     ]
     return agent.kernel(
         layers=layers,
-        audit=RemoteAudit(link),
+        audit=RemoteAudit(link, hello["run"]),
         asker=RemoteAsker(link),
         cwd=agent.base if os.path.isdir(agent.base) else os.getcwd(),
         boxed=BoxGrants(**{name: tuple(paths) for name, paths in hello["grants"].items()}),
@@ -177,12 +177,13 @@ class Link:
 class RemoteAudit:
     """The supervisor's audit log, from inside; see :class:`axonkernel.audit.AuditSink`."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, run: str) -> None:
         self._link = link
+        self._run = run
 
     def record(self, kind: str, /, **fields: Any) -> str:
         """Store one record outside. Raises AuditError when it cannot be."""
-        identity = os.urandom(8).hex()
+        identity = self._run + os.urandom(4).hex()
         self._link.record({"type": "audit", "id": identity, "kind": kind, "fields": fields})
         return identity
 

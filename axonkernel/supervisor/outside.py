@@ -132,14 +132,16 @@ def supervise(job: Job) -> int:
     from axonkernel.supervisor.desk import Desk  # the agent's interpreter starts meanwhile
 
     audit.record("box.start", agent=job.name, posture=[list(row) for row in plan.posture])
-    desk = Desk(job.name, layers, _grants(hello), audit, box, ours)
+    desk = Desk(job.name, hello["run"], layers, _grants(hello), audit, box, ours)
     desk.open(hello, job.request)
     with forwarded(box):
         result = box.wait()
     assert result is not None
     desk.close()
     launcher.close()
-    audit.record("box.end", agent=job.name, result=result._asdict())
+    audit.record("box.end", agent=job.name, result=result._asdict(), fault=desk.fault)
+    if desk.fault:
+        sys.stderr.write(f"{_PREFIX}the agent was ended: {desk.fault}\n")
     return _concluded(result, desk.outcome)
 
 
@@ -184,6 +186,7 @@ def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan,
         "argv": command("axonkernel.supervisor.inside"),
         "entry": job.entry,
         "words": job.words,
+        "run": os.urandom(4).hex(),
         "run_name": "__main__" if job.as_script else "axon_config",
         "layers": [(name, unparse(policy)) for name, policy in layers],
         "grants": asdict(evolve(grants, read=(*grants.read, job.entry))),

@@ -375,18 +375,43 @@ def test_a_flood_of_questions_does_not_drown_the_supervisor(project: Project) ->
 
 
 def test_a_forged_record_cannot_pass_for_the_supervisors(project: Project) -> None:
-    """Its source stays the box, its time and hashes the log's own, and the log stays whole."""
+    """Its source stays the box, its agent, time and hashes the log's own, and the log stays
+    whole."""
     body = """
-    fields = {"source": "supervisor", "at": 0, "prev": "x", "hash": "x", "kind": "x", "note": "n"}
-    send({"type": "audit", "id": "0123456789abcdef", "kind": "escalation.answered",
+    from axonkernel.box.child import session
+    fields = {"source": "supervisor", "at": 0, "prev": "x", "hash": "x", "kind": "x", "note": "n",
+              "agent": "another"}
+    send({"type": "audit", "id": session().hello["run"] + "00000000", "kind": "decision",
           "fields": fields})
     return "sent"
     """
     project.agent(CLOSED, body, before=MARK + FORGE)
     assert project.run_agent().out == "sent\n"
-    record = next(r for r in project.records() if r["kind"] == "escalation.answered")
-    assert (record["source"], record["note"]) == ("box", "n") and record["at"] > 0
+    record = next(r for r in project.records() if r.get("note") == "n")
+    assert record["source"] == "box" and record["agent"] != "another" and record["at"] > 0
     assert verify(project.home / "state" / "axonkernel" / "audit.jsonl") == ()
+
+
+@pytest.mark.parametrize(
+    ("identity", "kind"),
+    [('"0123456789abcdef"', "decision"), ('session().hello["run"] + "00000000"', "box.end")],
+)
+def test_a_record_that_only_the_supervisor_makes_ends_the_run(
+    project: Project, identity: str, kind: str
+) -> None:
+    """Another run's id, and the supervisor's own kinds, are no box's to write; the user is told
+    why the agent was ended."""
+    body = f"""
+    from axonkernel.box.child import session
+    send({{"type": "audit", "id": {identity}, "kind": "{kind}", "fields": {{"note": "n"}}}})
+    time.sleep(20)
+    """
+    project.agent(CLOSED, body, before=MARK + FORGE)
+    ended = project.run_agent()
+    assert ended.code == 137 and "broke the protocol" in ended.err
+    assert not [r for r in project.records() if r.get("note") == "n"]
+    (end,) = [r for r in project.records() if r["kind"] == "box.end"]
+    assert "not its own to make" in end["fault"]
 
 
 def test_an_environment_variable_does_not_make_an_inside(project: Project) -> None:
