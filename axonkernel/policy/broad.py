@@ -18,15 +18,11 @@ from axonkernel.policy.model import (
     SubjectRules,
     ToolRules,
 )
+from axonkernel.policy.profiles import SHIPPED, shipped_names
 from axonkernel.policy.remark import Lint
 
 __all__ = ["broad_grants"]
 
-_INTERPRETER_LIST = (
-    "sh bash dash zsh fish ksh busybox python python3 perl ruby node bun deno php lua awk gawk "
-    "tclsh osascript R julia java env xargs nohup sudo doas su ssh make docker podman"
-)
-_INTERPRETERS = frozenset(_INTERPRETER_LIST.split(" "))
 _SYSTEM_FOLDERS = ("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/root", "/run", "/tmp",
                    "/usr", "/var")  # fmt: skip
 
@@ -94,12 +90,8 @@ def _programs(shell: ShellPolicy) -> Iterator[Lint]:
         name = entry.rpartition("/")[2]
         if not name.strip("*"):
             yield Lint("over-broad", spot, f"{entry} is any program, interpreters too")
-        elif _is_interpreter(name):
-            yield Lint(
-                "interpreter",
-                spot,
-                f"{entry} runs any code its arguments say; only the box holds that code",
-            )
+        elif what := _runs_code(name):
+            yield Lint("interpreter", spot, f"{entry} {what}")
 
 
 def _subjects(rules: ToolRules, path: str) -> Iterator[Lint]:
@@ -114,11 +106,21 @@ def _subjects(rules: ToolRules, path: str) -> Iterator[Lint]:
                     yield Lint("over-broad", f"{spot}.allow[{index}]", message)
 
 
-def _is_interpreter(name: str) -> bool:
-    """Whether a name or glob can stand for one; ``python3.12`` is ``python``."""
-    if name.rstrip("0123456789.-") in _INTERPRETERS:
-        return True
-    return any(argument_glob(name)(known) for known in _INTERPRETERS)
+#: What an entry of each kind means for a reader of the policy.
+_KINDS = {
+    "interpreter": "runs any code its arguments say; only the box holds that code",
+    "wrapper": "runs the program its arguments name, which needs an entry of its own",
+}
+
+
+def _runs_code(name: str) -> str:
+    """What to say about a name or glob that can stand for an interpreter or a wrapper."""
+    if (profile := SHIPPED.of(name)) is not None:
+        return _KINDS.get(profile.kind, "")
+    matches = argument_glob(name)
+    kinds = {known.kind for other in shipped_names() if matches(other)
+             if (known := SHIPPED.of(other)) is not None}  # fmt: skip
+    return next((text for kind, text in _KINDS.items() if kind in kinds), "")
 
 
 def _variables(env: EnvPolicy) -> Iterator[Lint]:

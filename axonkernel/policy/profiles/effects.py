@@ -306,6 +306,8 @@ class _Collector:
             return
         if path is not None and UNKNOWN in path:
             path = _known_folder(path)
+            # Nobody hides a computed name there: a person can be asked about it.
+            lifts = lifts if path is not None or write else ()
         where = None if path is None else _below(self._base, path)
         self.files.append(FileUse(where, write, lifts))
 

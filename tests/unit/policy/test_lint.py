@@ -195,3 +195,24 @@ def test_rules_under_a_wider_denial_never_match(data: dict[str, Any], expected: 
 def test_grants_that_are_wider_than_they_look(data: dict[str, Any], expected: set[str]) -> None:
     """Local networks, registries, patterns for any subject."""
     assert remarks(data) == {("over-broad", place) for place in expected}
+
+
+@pytest.mark.parametrize(
+    "entry", ["python3.12", "bash", "make", "npm", "docker", "python3*", "vim"]
+)
+def test_interpreters_are_named_as_such(entry: str) -> None:
+    """Their arguments are code, whatever else a rule says; from their profiles."""
+    found = [lint for lint in lints(Policy(shell=ShellPolicy(allow=(entry,))))
+             if lint.code == "interpreter"]  # fmt: skip
+    assert [lint.path for lint in found] == ["$.shell.allow[0]"]
+    assert "any code" in found[0].message
+
+
+def test_a_wrapper_is_told_from_an_interpreter() -> None:
+    """It brings no code of its own; git is neither."""
+    (env,) = [
+        x for x in lints(Policy(shell=ShellPolicy(allow=("env",)))) if x.code == "interpreter"
+    ]
+    assert "needs an entry of its own" in env.message
+    policy = Policy(shell=ShellPolicy(allow=("git", "tar", "grep")))
+    assert "interpreter" not in [lint.code for lint in lints(policy)]

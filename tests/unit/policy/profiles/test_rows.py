@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from axonkernel.policy.decide import compile
 from axonkernel.policy.explain import explain
+from axonkernel.policy.parse import parse
 from axonkernel.policy.request import Decision, Request
 from unit.policy.profiles.table import ROWS, Row, rulesets
 
@@ -43,3 +47,56 @@ def test_every_row_that_is_not_allowed_has_a_twin() -> None:
     lonely = [row.argv for row in ROWS if (row.verdict != "allow") != bool(row.twin)]
     assert not lonely
     assert len(ROWS) + sum(bool(row.twin) for row in ROWS) > 800
+
+
+LINES = compile(
+    parse(
+        {
+            "shell": {"allow": True, "raw": True},
+            "fs": {"read": ["/srv/ws"], "write": ["/srv/ws/out"]},
+        }
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict", "code"),
+    [
+        ("git log | sort -o y", "deny", "fs.write"),
+        ("git log | sort -o out/y", "allow", "shell.program"),
+        ("cd out && sort -o y z", "allow", "shell.program"),
+        ("git -c a.b=c log && true", "deny", "shell.hazard"),
+        ('git -c "$X" log', "deny", "shell.hazard"),
+        ('sed "$X" f', "deny", "shell.hazard"),
+        ("sed -n 1p f; true", "allow", "shell.program"),
+        ("cat x | xargs sed", "deny", "shell.hazard"),
+        ("cat x | xargs sed -n 1p", "allow", "shell.program"),
+        ("tee $X", "deny", "fs.write"),
+        ("tee out/*.txt", "allow", "shell.program"),
+        ("tee *.txt", "deny", "fs.write"),
+        ("grep x *.py", "allow", "shell.program"),
+        ("grep x /etc/*", "deny", "fs.read"),
+        ("grep x $X", "escalate", "fs.read"),
+        ("env -C $X ls", "escalate", "fs.read"),
+        ("echo $(find . -exec id ';')", "deny", "shell.hazard"),
+        ("echo $(find . -name x)", "allow", "shell.program"),
+    ],
+)
+def test_commands_in_shell_lines(line: str, verdict: str, code: str) -> None:
+    """The same knowledge, where words may not be known."""
+    decision = LINES.decide(Request.shell(line, cwd="/srv/ws"))
+    assert (decision.verdict, decision.code) == (verdict, code), decision
+
+
+def test_what_lifts_a_hazard_is_in_its_denial() -> None:
+    """The subject can be pasted into ``shell.unsafe``; then the line is allowed."""
+    for row in ROWS:
+        if (row.policy, row.code) != ("plain", "shell.hazard"):
+            continue
+        policy: dict[str, Any] = {"shell": {"allow": True, "unsafe": []}}
+        for _ in range(4):
+            decision = compile(parse(policy)).decide(Request.process(row.argv, cwd="/srv/ws"))
+            if decision.verdict == "allow" or decision.rule != "builtin:hazard":
+                break
+            policy["shell"]["unsafe"].append(decision.subject)
+        assert decision.verdict == "allow" or decision.rule == "builtin:control", decision
