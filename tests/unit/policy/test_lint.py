@@ -8,7 +8,7 @@ import pytest
 
 from axonkernel.policy.lint import lints
 from axonkernel.policy.lookalikes import deception
-from axonkernel.policy.model import Policy
+from axonkernel.policy.model import Policy, ShellPolicy
 from axonkernel.policy.parse import parse
 
 CLOSED = {"fs": False, "net": False, "shell": False, "env": False, "tools": False}
