@@ -7,7 +7,7 @@ the box. A wall that this machine lacks is a row "not here", with the way to get
 the mediator holds is shown to get through below it. Nothing is left behind.
 
 exit codes: 0 every row is as expected, and files, network, environment, programs and system
-calls were held; 1 otherwise
+calls were held, at least in part; 1 otherwise
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ class Attempt(NamedTuple):
         effect: whether it took effect, looked at from outside the box.
         do: what the agent runs; None for what gets a box of its own.
         missed: the outcome where no error came and no effect is to be seen.
+        needs: a field of the posture without which it shows nothing, beside its wall's.
     """
 
     key: str
@@ -55,6 +56,7 @@ class Attempt(NamedTuple):
     effect: Effect
     do: Try | None = None
     missed: str = "no effect"
+    needs: str = ""
 
     @property
     def mediated(self) -> bool:
@@ -89,7 +91,7 @@ ATTEMPTS: tuple[Attempt, ...] = (
     Attempt("connect-abstract", "network", "the host's abstract unix socket", "refused",
             seen.visitor, below.connect_abstract),
     Attempt("connect-port", "network", "granted address, other port", "refused",
-            seen.claimed, below.connect_other_port),
+            seen.claimed, below.connect_other_port, needs="net.link"),
     Attempt("git-log", "programs", "git log", "allowed",
             seen.commit, mediated.git_log),
     Attempt("curl", "programs", "curl", "refused",

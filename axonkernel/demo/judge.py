@@ -15,7 +15,8 @@ __all__ = ["REQUIRED", "Row", "WallState", "judge", "walls"]
 #: Without these the demonstration has failed, whatever the machine lacks.
 REQUIRED = ("files", "network", "programs", "environment", "system calls")
 
-WallState = Literal["held", "not here", "BROKEN"]
+#: In part: what could be tried was held, and some of it could not be tried here.
+WallState = Literal["held", "held in part", "not here", "BROKEN"]
 
 
 class Row(NamedTuple):
@@ -67,12 +68,12 @@ def walls(rows: Iterable[Row], run: Run) -> dict[str, WallState]:
     found = list(rows)
     for wall, field in WALLS.items():
         below = [r for r in found if r.wall == wall and not r.mediated and r.expected == "refused"]
-        if not all(row.here for row in below):
+        if not any(row.here for row in below):
             states[wall] = "not here"
-        elif all(row.good for row in below) and _enforced(field, run):
-            states[wall] = "held"
-        else:
+        elif not all(row.good for row in below) or not _enforced(field, run):
             states[wall] = "BROKEN"
+        else:
+            states[wall] = "held" if all(row.here for row in below) else "held in part"
     return states
 
 

@@ -39,7 +39,7 @@ class Shown(NamedTuple):
     @property
     def ok(self) -> bool:
         """Every row is as expected, and the walls that no box is without have held."""
-        required = all(self.walls[name] == "held" for name in REQUIRED)
+        required = all(self.walls[name] in ("held", "held in part") for name in REQUIRED)
         broken = "BROKEN" in self.walls.values()
         return required and not broken and self.audit_intact and all(r.good for r in self.rows)
 
@@ -106,4 +106,7 @@ def _fix(attempt: Attempt, found: Probe) -> str:
         return ""
     field = WALLS[attempt.wall]
     piece = found.lacking(field if field not in ("", "seccomp") else "box")
-    return "" if piece is None else piece.fix
+    if piece is not None:
+        return piece.fix
+    piece = found.lacking(attempt.needs) if attempt.needs else None
+    return "" if piece is None else f"{attempt.needs} needs {piece.missing}: {piece.fix}"

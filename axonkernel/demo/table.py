@@ -57,7 +57,7 @@ def row_lines(rows: Iterable[Row], states: Mapping[str, str], style: Style) -> I
     yield style.paint("bold", f"    {_cells(_HEADS)}".rstrip())
     for wall, group in groupby(rows, key=lambda row: row.wall):
         state = states[wall]
-        colour = {"held": "green", "not here": "yellow"}.get(state, "red")
+        colour = {"held": "green", "held in part": "yellow", "not here": "yellow"}.get(state, "red")
         line = style.rule * (WIDTH - len(wall) - len(state) - 2)
         rule = style.paint("dim", line)
         yield f"{style.paint('bold', wall)} {rule} {style.paint(colour, state)}"
