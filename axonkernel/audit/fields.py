@@ -49,3 +49,5 @@ def _arguments(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+    except RecursionError:
+        return f"[{len(text)} characters, nested too deep to be read]"

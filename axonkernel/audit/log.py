@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import threading
 import time
 from typing import Any
 
+from axonkernel.audit.bounds import bounded
 from axonkernel.audit.redact import Redactor
 from axonkernel.errors import AuditError
 from axonkernel.paths import state_folder
@@ -50,6 +50,9 @@ class AuditLog:
     def record(self, kind: str, /, **fields: Any) -> str:
         """Append one record and return its id, a random 16-digit hexadecimal number.
 
+        Long text, long lists and deep nesting are cut, so that no record is longer than
+        64 KiB (audit/bounds.py).
+
         Raises:
             AuditError: it could not be written in full; nothing of it is left in the file.
         """
@@ -59,9 +62,11 @@ class AuditLog:
         try:
             if not _OWN_FIELDS.isdisjoint(fields):
                 raise ValueError("a record has a field of the log's own")
+            # Redacted before anything is cut: half a secret would not be recognised.
             entry.update(self.redactor(fields))
+            text = bounded(entry)
             with self._lock:
-                self._append(entry)
+                self._append(text)
         except (OSError, ValueError, TypeError) as error:
             raise AuditError(f"the audit log {self.path} cannot be written: {error}") from error
         return str(entry["id"])
@@ -73,13 +78,13 @@ class AuditLog:
                 os.close(self._file)
             self._file = -1
 
-    def _append(self, entry: dict[str, Any]) -> None:
+    def _append(self, text: str) -> None:
         if self._file < 0:
             self._file = self._open()
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             torn = self._catch_up()
-            line, head = seal(entry, self._head)
+            line, head = seal(text, self._head)
             self._write((b"\n" if torn else b"") + line)
             self._head = head
         finally:
@@ -125,13 +130,12 @@ class AuditLog:
         self._size_bytes = before + len(data)
 
 
-def seal(entry: dict[str, Any], previous: str) -> tuple[bytes, str]:
-    """One line of the log and its hash.
+def seal(text: str, previous: str) -> tuple[bytes, str]:
+    """One line of the log, from a record as JSON text, and its hash.
 
     The hash covers the line's own bytes up to it, and those hold the hash before.
     """
-    text = json.dumps({**entry, "prev": previous}, separators=(",", ":"), allow_nan=False)
-    body = text[:-1].encode()
+    body = f'{text[:-1]},"prev":"{previous}"'.encode()
     head = hashlib.sha256(body).hexdigest()
     return body + b',"hash":"' + head.encode() + b'"}\n', head
 

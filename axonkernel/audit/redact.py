@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +21,11 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _ASSIGNMENT = re.compile(r"\A(-{0,2}[A-Za-z][A-Za-z0-9_.-]*)([=:]\s*)(.+)\Z", re.DOTALL)
-_USER_INFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+@", re.IGNORECASE)
+#: The scheme is bounded: without that, a long word takes time by its length squared.
+_USER_INFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]{0,30}://[^/\s:@]*:)[^/\s@]+@", re.IGNORECASE)
+
+#: Data nested deeper is not looked into, and so not written down.
+_DEEPEST = 64
 
 
 class Redactor:
@@ -48,21 +53,31 @@ class Redactor:
             self._by_value = re.compile("|".join(map(re.escape, longest_first)))
 
     def __call__(self, data: Any) -> Any:
-        """A copy of JSON-like ``data`` without secrets."""
+        """A copy of JSON-like ``data`` without secrets, and as JSON can hold it."""
+        return self._copy(data, _DEEPEST)
+
+    def _copy(self, data: Any, levels: int) -> Any:
         if isinstance(data, str):
             return self._text(data)
-        if isinstance(data, Mapping):
-            return {self._text(str(name)): self._field(str(name), data[name]) for name in data}
-        if isinstance(data, (list, tuple)):
-            return self._words(data)
+        if isinstance(data, (Mapping, list, tuple)):
+            if levels == 0:
+                return f"[nested deeper than {_DEEPEST} levels]"
+            if not isinstance(data, Mapping):
+                return self._words(data, levels - 1)
+            return {
+                self._text(str(name)): self._field(str(name), data[name], levels - 1)
+                for name in data
+            }
+        if isinstance(data, float) and not math.isfinite(data):
+            return str(data)
         return data
 
-    def _field(self, name: str, value: Any) -> Any:
+    def _field(self, name: str, value: Any, levels: int) -> Any:
         if isinstance(value, (str, bytes, list, tuple)) and value and _SECRET_NAME.search(name):
             return REDACTED
-        return self(value)
+        return self._copy(value, levels)
 
-    def _words(self, words: list[Any] | tuple[Any, ...]) -> list[Any]:
+    def _words(self, words: list[Any] | tuple[Any, ...], levels: int) -> list[Any]:
         """Words as of a command: ``--token X``, ``--token=X`` and ``TOKEN=X`` lose X."""
         kept: list[Any] = []
         hide_next = False
@@ -71,7 +86,7 @@ class Redactor:
                 kept.append(REDACTED)
                 hide_next = False
                 continue
-            kept.append(self(word))
+            kept.append(self._copy(word, levels))
             hide_next = (
                 isinstance(word, str)
                 and word.startswith("-")
