@@ -8,17 +8,19 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from attrs import evolve
 
+from axonkernel.errors import Fault, PolicyError
 from axonkernel.policy.globs import is_glob
-from axonkernel.policy.model import Policy
+from axonkernel.policy.model import FsPolicy, Policy
 from axonkernel.policy.protect import DEFAULT_PROTECT
 
 __all__ = [
     "canonical_policy",
     "default_protect",
+    "linked_grants",
     "loaded_files",
     "resolve",
     "resolve_entry",
@@ -27,6 +29,8 @@ __all__ = [
 ]
 
 _MOST_TRIES = 10
+#: Names that are looked at when the links of one path are followed.
+_MOST_PARTS = 4096
 
 
 def resolve(path: str, cwd: str = "/") -> str:
@@ -74,10 +78,14 @@ def canonical_policy(policy: Policy) -> Policy:
     A denied or protected path keeps its own spelling as well, so that it still holds when
     the symlink is replaced later. Patterns have the part before their first wildcard
     resolved.
+
+    Raises PolicyError for a grant that runs through a link inside a write grant: the agent
+    could have made it lead anywhere.
     """
     if policy.fs is None:
         return policy
     fs = policy.fs
+    _refuse_planted(fs)
     return evolve(
         policy,
         fs=evolve(
@@ -89,6 +97,52 @@ def canonical_policy(policy: Policy) -> Policy:
             unsafe=_with_resolved(fs.unsafe),
         ),
     )
+
+
+def linked_grants(policy: Policy) -> tuple[str, ...]:
+    """A line for each grant that is a link, or lies behind one, naming what is granted."""
+    fs = policy.fs
+    if fs is None:
+        return ()
+    return tuple(
+        f"fs.{kind}: {path} is a link; what it leads to is granted: {os.path.realpath(path)}"
+        for kind, paths in (("read", fs.read), ("write", fs.write))
+        for path in paths
+        if any(_links(path))
+    )
+
+
+def _refuse_planted(fs: FsPolicy) -> None:
+    faults = []
+    for kind, paths in (("read", fs.read), ("write", fs.write), ("unsafe", fs.unsafe)):
+        for index, path in enumerate(paths):
+            others = [os.path.realpath(each) for each in fs.write if each != path]
+            if any(within(link, others) for link in _links(path)):
+                real = os.path.realpath(path)
+                message = "runs through a link that the agent can replace"
+                hint = f"grant what it leads to, if you mean it: {real}"
+                faults.append(Fault(f"$.fs.{kind}[{index}]", message, path, hint))
+    if faults:
+        raise PolicyError(faults)
+
+
+def _links(path: str) -> Iterator[str]:
+    """The links that resolving ``path`` goes through, each in its real folder."""
+    done, waiting = "/", path.split("/")
+    for _ in range(_MOST_PARTS):
+        if not waiting:
+            return
+        part = waiting.pop(0)
+        if part in ("", "."):
+            continue
+        here = os.path.dirname(done) if part == ".." else os.path.join(done, part)
+        if part != ".." and os.path.islink(here):
+            yield here
+            target = os.readlink(here)
+            waiting = [*target.split("/"), *waiting]
+            done = "/" if target.startswith("/") else done
+        else:
+            done = here
 
 
 def default_protect(

@@ -19,7 +19,7 @@ from axonkernel.box.find import Program
 from axonkernel.errors import BoxError
 from axonkernel.policy.globs import argument_glob, is_glob, path_glob, unescape
 from axonkernel.policy.model import FsPolicy, Policy, ShellPolicy
-from axonkernel.policy.protect import DEFAULT_PROTECT
+from axonkernel.policy.protect import DEFAULT_PROTECT, GIT_FILE
 
 __all__ = ["Ask", "Entry", "Host", "User", "survey"]
 
@@ -132,7 +132,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         grants=tuple(map(entry_of, _unique((*fs.read, *fs.write, *fs.unsafe)))),
         extra=extra,
         denied=_unique((*denied, *_other_names(denied, (*fs.read, *fs.write)))),
-        protected=_unique(_expand(_protect(fs), fs.write)),
+        protected=_unique(_protected(fs)),
         hidden=tuple(e for e in map(entry_of, (*ask.hide, *ask.state)) if e.kind != "missing"),
         bins=bins,
         walled=walled,
@@ -166,6 +166,14 @@ def entry_of(path: str) -> Entry:
 
 def _unique(items: Iterable[_Item]) -> tuple[_Item, ...]:
     return tuple(dict.fromkeys(items))
+
+
+def _protected(fs: FsPolicy) -> Iterator[Entry]:
+    patterns = _protect(fs)
+    files = (GIT_FILE,) if patterns and GIT_FILE not in patterns else ()
+    for entry in _expand((*patterns, *files), fs.write):
+        if not (files and entry.kind == "dir" and entry.path.endswith("/.git")):
+            yield entry
 
 
 def _protect(fs: FsPolicy) -> tuple[str, ...]:

@@ -96,12 +96,15 @@ class BoxProcess:
                 return event
 
 
-def start(control: Channel, plan: BoxPlan, command: Command, *, unit: str = "") -> BoxProcess:
+def start(
+    control: Channel, plan: BoxPlan, command: Command, *, unit: str = "", slice: str = ""
+) -> BoxProcess:
     """Hand one box to a waiting warden; returns when the program runs, or failed to.
 
     Arguments:
         control: a channel to a warden that serves nothing yet.
         unit: name of the scope, when the plan's limits need one; "" makes a name.
+        slice: the slice the scope lies in; "" for the manager's default.
 
     Raises IsolationUnavailable when limits need a scope and none can be had.
     """
@@ -115,7 +118,8 @@ def start(control: Channel, plan: BoxPlan, command: Command, *, unit: str = "") 
     if scoped:
         built = box._receive("built")
         if box.result is None:
-            _confine(control, plan, built, unit or f"axonkernel-{os.urandom(6).hex()}.scope")
+            unit = unit or f"axonkernel-{os.urandom(6).hex()}.scope"
+            _confine(control, plan, built, unit, slice)
     box._receive("running")
     return box
 
@@ -133,13 +137,15 @@ def needs_scope(limits: LimitsPlan | None) -> bool:
     return limits is not None and bool(limits.memory_bytes or limits.cpu_millicores or limits.pids)
 
 
-def _confine(control: Channel, plan: BoxPlan, built: dict[str, object], unit: str) -> None:
+def _confine(
+    control: Channel, plan: BoxPlan, built: dict[str, object], unit: str, slice: str
+) -> None:
     from axonkernel.box import scope
 
     assert plan.limits is not None
     pids, init = built["pids"], built["init"]
     try:
-        scope.start(unit, scope.properties(plan.limits), pids)  # type: ignore[arg-type]
+        scope.start(unit, scope.properties(plan.limits, slice=slice), pids)  # type: ignore[arg-type]
         scope.wait_in_cgroup(init, unit, plan.limits)  # type: ignore[arg-type]
     except IsolationUnavailable as error:
         control.send({"op": "stop", "message": str(error)})
@@ -175,10 +181,15 @@ class Launcher:
 
     Its helper process is started at the first box, unless :meth:`get_ready` was called, and
     ends with this process.
+
+    Arguments:
+        shared: caps that all its boxes hold together, in one slice; each still has its own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shared: LimitsPlan | None = None) -> None:
         self._lock = threading.Lock()
+        self._shared = shared if needs_scope(shared) else None
+        self._slice = ""
         self._helper: Channel | None = None
         self._pid = 0  # the process the helper belongs to
 
@@ -202,7 +213,22 @@ class Launcher:
             raise BoxError("helper", f"the launch helper ended: {error}") from error
         finally:
             theirs.close()
-        return start(ours, plan, command, unit=unit)
+        slice = self._shared_slice() if needs_scope(plan.limits) else ""
+        return start(ours, plan, command, unit=unit, slice=slice)
+
+    def _shared_slice(self) -> str:
+        """The slice of this launcher's boxes, made with the first of them."""
+        if self._shared is None:
+            return ""
+        from axonkernel.box import scope
+
+        with self._lock:
+            if not self._slice:
+                scope.sweep_slices()
+                name = scope.slice_name(f"{os.getpid()}x{os.urandom(4).hex()}")
+                scope.start(name, scope.slice_properties(self._shared), ())
+                self._slice = name
+            return self._slice
 
     def close(self) -> None:
         """End the helper. Boxes that run go on until their own end."""
@@ -210,6 +236,11 @@ class Launcher:
             if self._helper is not None:
                 self._helper.close()
                 self._helper = None
+            if self._slice and self._pid == os.getpid():
+                from axonkernel.box import scope
+
+                scope.stop(self._slice)
+                self._slice = ""
 
     def _channel(self) -> Channel:
         if self._helper is None or self._pid != os.getpid():

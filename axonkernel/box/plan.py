@@ -21,7 +21,7 @@ from axonkernel.policy.hosts import granted_parts
 from axonkernel.policy.match import parse_destination
 from axonkernel.policy.model import NetPolicy, Policy
 
-__all__ = ["build"]
+__all__ = ["build", "limits_plan", "net_plan"]
 
 _PASSWD = "{name}:x:{uid}:{gid}::{home}:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n"
 _GROUP = "{name}:x:{gid}:\nnogroup:x:65534:\n"
@@ -43,7 +43,7 @@ def build(policy: Policy, host: Host, ask: Ask) -> BoxPlan:
         env=_environment(policy, host),
         cwd=cwd,
         net=None if policy.net is None else net_plan(policy.net),
-        limits=_limits(policy),
+        limits=limits_plan(policy),
         run_as=(host.user.uid, host.user.gid) if host.switch_user else None,
         deny_new_userns=not policy.box.nested_userns,
         warnings=(*_missing(policy, host), *warnings),
@@ -284,7 +284,8 @@ def _granted(triples: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str
             yield str(part), protocol, ports
 
 
-def _limits(policy: Policy) -> LimitsPlan | None:
+def limits_plan(policy: Policy) -> LimitsPlan | None:
+    """The caps of a policy that a scope and the warden hold; None without ``limits``."""
     limits = policy.limits
     if limits is None:
         return None

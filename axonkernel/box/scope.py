@@ -25,6 +25,7 @@ __all__ = [
     "slice_properties",
     "start",
     "stop",
+    "sweep_slices",
     "systemd_run_argv",
     "wait_in_cgroup",
 ]
@@ -67,6 +68,16 @@ def slice_properties(limits: LimitsPlan, *, boxes: int = 64) -> dict[str, Value]
     ``boxes`` at once can run without their own helper processes eating into ``pids``.
     """
     return {"Description": "axonkernel boxes", **_caps(limits, boxes=boxes)}
+
+
+def sweep_slices() -> None:
+    """Stop the slices of kernels that were killed before they could."""
+    shown = systemctl(_user(None), "list-units", "--plain", "--no-legend", "axonkernel_*.slice")
+    for line in shown.splitlines():
+        name = line.split()[0]
+        pid = name.removeprefix("axonkernel_").partition("x")[0]
+        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            stop(name)
 
 
 def _caps(limits: LimitsPlan, boxes: int) -> dict[str, Value]:

@@ -14,7 +14,7 @@ from axonkernel.box.prepare import create, prepare_surveyed
 from axonkernel.config import load
 from axonkernel.config.profile import load_profiles, profile_paths
 from axonkernel.errors import Fault, PolicyError
-from axonkernel.paths import canonical_policy, default_protect, own_folders
+from axonkernel.paths import canonical_policy, default_protect, linked_grants, own_folders
 from axonkernel.policy.globs import is_glob
 from axonkernel.policy.meet import meet
 from axonkernel.policy.model import Policy
@@ -48,6 +48,8 @@ def make(
         policy = evolve(policy, isolation="best-effort")
     ask = Ask("exec", os.getcwd(), options.command[0], hide=hide, state=own_folders())
     plan, host = prepare_surveyed(policy, ask)
+    links = tuple(line for layer in layers for line in linked_grants(layer))
+    plan = plan._replace(warnings=(*links, *plan.warnings))
     create(plan)
     return plan, None if plan.create else _watched(layers, policy, host)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from axonkernel.box.unbuilt import unreachable
 from axonkernel.config.source import shown
+from axonkernel.paths import linked_grants
 from axonkernel.policy.model import FsPolicy, Policy
 from axonkernel.policy.protect import DEFAULT_PROTECT
 
@@ -15,9 +17,17 @@ __all__ = ["machine_notes"]
 def machine_notes(policy: Policy) -> tuple[str, ...]:
     """Missing grants, grants of single files, writable programs, what is protected."""
     fs = policy.fs
+    net = tuple(unreachable(policy.net))
     if fs is None:
-        return ()
-    return (*_reads(fs), *_writes(fs), *_writable_programs(fs), *_protected(fs))
+        return net
+    return (
+        *net,
+        *linked_grants(policy),
+        *_reads(fs),
+        *_writes(fs),
+        *_writable_programs(fs),
+        *_protected(fs),
+    )
 
 
 def _reads(fs: FsPolicy) -> Iterator[str]:

@@ -102,8 +102,9 @@ class Core:
         with self._lock:
             if self._launcher is None:
                 from axonkernel.box.launch import Launcher
+                from axonkernel.box.plan import limits_plan
 
-                self._launcher = Launcher()
+                self._launcher = Launcher(limits_plan(self.policy))
             return self._launcher
 
     def close(self) -> None:

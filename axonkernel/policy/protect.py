@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DEFAULT_PROTECT", "DEVICES", "NEVER_BROUGHT"]
+__all__ = ["DEFAULT_PROTECT", "DEVICES", "GIT_FILE", "NEVER_BROUGHT"]
 
 _NAMES: Final = (
     # git runs hooks, and programs its configuration names
     ".git/hooks", ".git/config", ".git/config.worktree", ".git/info/attributes",
-    ".git/modules/**/hooks", ".git/modules/**/config", ".gitmodules", ".gitconfig",
+    ".git/commondir", ".git/worktrees/**/commondir", ".git/worktrees/**/gitdir",
+    ".git/modules/**/hooks", ".git/modules/**/config", ".git/modules/**/commondir",
+    ".gitmodules", ".gitconfig",
     ".githooks", ".husky", ".pre-commit-config.yaml",
     # shells and environment loaders read these when a person starts them
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
@@ -29,6 +31,9 @@ _NAMES: Final = (
 
 #: Path patterns, since the default holds in every write grant.
 DEFAULT_PROTECT: Final = tuple(f"/**/{name}" for name in _NAMES)
+
+#: The file (never the folder) by which a submodule or worktree says where its repository is.
+GIT_FILE: Final = "/**/.git"
 
 #: Devices that hold no data and control nothing; always usable.
 DEVICES: Final = tuple(

@@ -118,12 +118,14 @@ def supervise(job: Job) -> int:
     from axonkernel.box.channel import pair
     from axonkernel.box.launch import Launcher
     from axonkernel.box.signals import forwarded
+    from axonkernel.paths import linked_grants
 
     launcher = Launcher()
     launcher.get_ready()
     layers = tuple(_completed(job, name, policy) for name, policy in job.layers)
     plan, hello = _prepare(job, layers)
-    _announce(plan.posture, plan.warnings)
+    links = tuple(line for _, policy in job.layers for line in linked_grants(policy))
+    _announce(plan.posture, (*links, *plan.warnings))
     audit = AuditLog()
     ours, theirs = pair()
     command = Command(hello["argv"], channel=theirs.fileno())

@@ -383,3 +383,46 @@ def test_where_systemd_does_not_run_limits_are_refused(tmp_path: Path) -> None:
     best = run("--best-effort", "--limit", "memory=1G")
     assert best.stdout == "ran\n" and "unenforced: limits.memory" in best.stderr
     assert run("--limit", "wall=20s").stdout == "ran\n"
+
+
+TOGETHER = """
+import concurrent.futures, sys
+from axonkernel import Kernel, LimitExceeded
+
+EAT = "import time; b = bytearray(150 << 20); time.sleep(1.5)"
+policy = {"limits": {"memory": "220M", "pids": 50}, "fs": {"read": ["/usr"], "write": ["."]}}
+
+def one(kernel):
+    try:
+        return kernel.process.run_sync(["/usr/bin/python3", "-c", EAT]).exit_code
+    except LimitExceeded as error:
+        return error.kind
+
+with Kernel(policy, cwd=".", audit=sys.argv[1]) as kernel:
+    alone = [one(kernel), one(kernel)]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(one, [kernel, kernel]))
+print(alone, together)
+"""
+
+
+def test_all_calls_of_one_kernel_share_its_limits(lab: SystemdLab) -> None:
+    """Two programs that fit one after the other do not fit together: one slice holds both, and
+    it is gone with the kernel."""
+    folder = lab.folder()
+    lab.put(f"{folder}/together.py", TOGETHER)
+    argv = [sys.executable, f"{folder}/together.py", f"{folder}/audit"]
+    ended = lab.run(argv, cwd=folder, timeout_s=60)
+    assert ended.stdout.startswith("[0, 0] ") and "memory" in ended.stdout, ended
+    left = lab.run(["systemctl", "list-units", "--plain", "--no-legend", "axonkernel_*"])
+    assert left.stdout == ""
+
+
+def test_slices_of_killed_kernels_are_swept(lab: SystemdLab) -> None:
+    """A kernel that could not clean up leaves a slice; the next one with limits stops it."""
+    gone = "axonkernel_999999x00.slice"
+    lab.run(["systemctl", "start", gone])
+    folder = lab.folder()
+    lab.put(f"{folder}/together.py", TOGETHER.replace("1.5", "0"))
+    lab.run([sys.executable, f"{folder}/together.py", f"{folder}/audit"], cwd=folder, timeout_s=60)
+    assert lab.run(["systemctl", "is-active", gone]).stdout == "inactive\n"
