@@ -117,7 +117,7 @@ def _refuse_planted(fs: FsPolicy) -> None:
     for kind, paths in (("read", fs.read), ("write", fs.write), ("unsafe", fs.unsafe)):
         for index, path in enumerate(paths):
             others = [os.path.realpath(each) for each in fs.write if each != path]
-            if any(within(link, others) for link in _links(path)):
+            if within(_links(path), others):
                 real = os.path.realpath(path)
                 message = "runs through a link that the agent can replace"
                 hint = f"grant what it leads to, if you mean it: {real}"

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from axonkernel.paths import canonical_policy, default_protect, resolve, resolve_entry
+import pytest
+
+from axonkernel.errors import PolicyError
+from axonkernel.paths import (
+    canonical_policy,
+    default_protect,
+    linked_grants,
+    resolve,
+    resolve_entry,
+)
 from axonkernel.policy.model import FsPolicy, Policy
+from axonkernel.policy.parse import parse
 
 
 def test_relative_paths_count_from_cwd(tmp_path: Path) -> None:
@@ -96,3 +106,30 @@ def test_protected_files_are_those_inside_write_grants(tmp_path: Path) -> None:
     assert str(entry) in found and str(inside) in found
     assert "/usr/lib/other.py" not in found
     assert "/**/.git/hooks" in found
+
+
+def test_a_grant_through_a_link_the_agent_can_replace_is_a_fault(tmp_path: Path) -> None:
+    """It could lead anywhere at the next start; what it leads to can be granted by name."""
+    work, other = tmp_path / "work", tmp_path / "other"
+    work.mkdir()
+    other.mkdir()
+    (work / "out").symlink_to(other)
+    (tmp_path / "way").symlink_to(work / "out")  # a link of ours that goes through theirs
+    for name in ("work/out", "work/out/deeper", "way"):
+        policy = parse({"fs": {"read": [name], "write": ["work"]}}, base=str(tmp_path))
+        with pytest.raises(PolicyError) as caught:
+            canonical_policy(policy)
+        (fault,) = caught.value.faults
+        assert fault.path == "$.fs.read[0]" and str(other) in fault.hint
+    policy = parse({"fs": {"read": ["other"], "write": ["work"]}}, base=str(tmp_path))
+    assert canonical_policy(policy) == policy
+
+
+def test_a_linked_grant_is_told(tmp_path: Path) -> None:
+    """A link outside every write grant is followed, and the reader learns where to."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    policy = parse({"fs": {"write": ["link"]}}, base=str(tmp_path))
+    (line,) = linked_grants(policy)
+    assert str(tmp_path / "link") in line and str(tmp_path / "real") in line
+    assert linked_grants(canonical_policy(policy)) == ()
