@@ -47,6 +47,7 @@ def host(**fields: Any) -> Host:
         "program_folders": (),
         "missing_programs": (),
         "masked_programs": (),
+        "links": (),
     }
     return Host(**(own | fields))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from axonkernel.box import find
-from axonkernel.box.find import Program, find_program, search_path, with_needs
+from axonkernel.box.find import Program, find_program, own_tree, search_path, with_needs
 
 
 def program(path: Path, text: str = "\x7fELF") -> Path:
@@ -79,6 +79,33 @@ def test_a_shim_without_its_version_is_no_program(shims: Path) -> None:
     assert find_program("tool", [str(shims / "shims")]) is None
     plain = program(shims.parent / "other/shims/tool")
     assert find_program("tool", [str(plain.parent)]) == Program("tool", (), str(plain))
+
+
+def test_shims_on_path_are_the_folders_behind_them(shims: Path) -> None:
+    """The versions chosen, in order; a version that is not there, or names a path, is none."""
+    for version in ("2.0", "1.0", "0.5"):
+        program(shims / f"versions/{version}/bin/tool")
+    program(shims.parent / "evil/bin/tool")
+    wanted = [str(shims / "shims")]
+    assert search_path(wanted) == ()
+    (shims / "version").write_text("2.0 gone\n1.0 ../../evil\n")
+    assert search_path(wanted) == tuple(
+        str(shims / f"versions/{version}/bin") for version in ("2.0", "1.0")
+    )
+    plain = program(shims.parent / "other/shims/tool")
+    assert search_path([str(plain.parent)]) == (str(plain.parent),)
+
+
+def test_what_lies_beside_a_bin_folder(tmp_path: Path) -> None:
+    """Its libraries and what marks an environment, where they are there; not the system's."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "bin").mkdir()
+    assert tuple(own_tree(f"{tmp_path}/bin")) == (f"{tmp_path}/lib",)
+    (tmp_path / "pyvenv.cfg").write_text("")
+    both = (f"{tmp_path}/lib", f"{tmp_path}/pyvenv.cfg")
+    assert tuple(own_tree(f"{tmp_path}/sbin")) == both
+    for folder in (f"{tmp_path}/tools", "/usr/bin", "/usr/local/bin", "/bin"):
+        assert tuple(own_tree(folder)) == ()
 
 
 def test_folders_that_may_name_programs(tmp_path: Path) -> None:

@@ -156,11 +156,49 @@ def test_whom_the_agent_runs_as() -> None:
 def test_the_working_directory(
     fs: dict[str, object] | None, grants: tuple[Entry, ...], cwd: str, expected: str
 ) -> None:
-    """The caller's where the box has it, else HOME with one line of warning."""
+    """The caller's where the box has it, else HOME; one line where it is not as outside."""
     data = {"env": {}} if fs is None else {"fs": fs}
     found = plan(data, host(grants=grants), Ask("exec", cwd))
     assert found.cwd == expected
-    assert bool(found.warnings) is (expected == "/home/ann")
+    whole = fs is None or any(entry.path in (cwd, "/", "/ws") for entry in grants)
+    assert len(found.warnings) == (not whole or expected == "/home/ann")
+
+
+def test_a_folder_around_the_grants_is_told_to_be_empty_but_for_them() -> None:
+    """One may be in it; what else lies there outside is not there."""
+    found = plan({"fs": {"read": ["a/b"]}}, host(grants=entries("/ws/a/b")), Ask("exec", "/ws"))
+    assert found.warnings == (
+        "/ws is not granted: in the box it holds only what is granted below it",
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("api.test:443", "names cannot be reached"),
+        ("*.test:443", "names cannot be reached"),
+        ("public:443", "names cannot be reached"),
+        ("127.0.0.1:80", "a loopback of its own"),
+        ("127.8.0.0/16:80", "a loopback of its own"),
+        ("[::1]:80", "a loopback of its own"),
+        ("9.9.9.9:443", ""),
+        ("128.0.0.0/8:80", ""),
+        ("[2a0e::1]:443", ""),
+    ],
+)
+def test_destinations_that_open_nothing_are_told(entry: str, told: str) -> None:
+    """A name, which no box resolves, and loopback, which is the box's own; others are quiet."""
+    warnings = plan({"net": {"allow": [entry]}}, host()).warnings
+    assert len(warnings) == bool(told)
+    assert all(f"net.allow {entry}: " in line and told in line for line in warnings)
+
+
+def test_absent_names_are_told_where_something_can_be_made() -> None:
+    """With a write grant; a reader makes no names."""
+    grants = entries("/ws")
+    written = plan({"fs": {"write": ["."]}}, host(grants=grants)).warnings
+    assert [line for line in written if "do not exist yet" in line]
+    assert plan({"fs": {"read": ["."]}}, host(grants=grants)).warnings == ()
 
 
 def test_what_is_missing_is_told() -> None:

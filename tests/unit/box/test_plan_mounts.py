@@ -214,3 +214,25 @@ def test_a_program_that_a_grant_brings_is_not_mounted_twice() -> None:
         host(grants=entries("/ws"), programs=(tool,)),
     )
     assert "/ws/bin/tool" not in places(found.mounts)
+
+
+def test_our_own_links_are_mounted_as_what_they_lead_to() -> None:
+    """Where they are wanted, from where they lead: a link is refused when it is opened."""
+    found = host(
+        program_folders=("/opt/t/lib",), links=(("/opt/t/lib", "/data/t/lib"), ("/ws", "/other"))
+    )
+    mounts = plan({"default": "deny", "fs": {"read": ["a"]}}, found).mounts
+    (lib,) = [mount for mount in mounts if mount.dest == "/opt/t/lib"]
+    assert (lib.kind, lib.source) == ("ro-bind", "/data/t/lib")
+    others = {m.dest: m.source for m in mounts if m.kind == "ro-bind" and m.dest != lib.dest}
+    assert others and all(dest == source for dest, source in others.items())
+    shown = plan({"default": "deny"}, host(links=(("usr/bin", "/x"),))).mounts
+    assert {m.source for m in shown if m.kind == "symlink"} == {"usr/bin", "usr/lib"}
+
+
+def test_without_a_wall_what_lies_beside_a_bin_folder_is_there() -> None:
+    """As a version manager's Python needs it; a wall mounts it for its programs only."""
+    found = host(walled=False, programs=(), program_folders=("/opt/t/lib",),
+                 bins=("/usr/bin", "/opt/t/bin"))  # fmt: skip
+    mounts = kinds(plan({"fs": {"read": ["a"]}}, found).mounts)
+    assert mounts["/opt/t/bin"] == mounts["/opt/t/lib"] == "ro-bind"

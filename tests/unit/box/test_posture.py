@@ -12,9 +12,12 @@ from axonkernel.policy.parse import parse
 from unit.box.hosts import entries, host, plan
 
 
-def rows(data: dict[str, Any], unenforced: tuple[str, ...] = ()) -> dict[str, PostureField]:
+def rows(
+    data: dict[str, Any], unenforced: tuple[str, ...] = (), *, mediated: bool = True
+) -> dict[str, PostureField]:
     policy = parse(data, base="/ws", home="/home/ann", source="test").closed()
-    found = posture.boxed(policy, plan(data, host(grants=entries("/ws"))), unenforced)
+    built = plan(data, host(grants=entries("/ws")))
+    found = posture.boxed(policy, built, unenforced, mediated=mediated)
     assert len({row.field for row in found}) == len(found)
     return {row.field: row for row in found}
 
@@ -84,6 +87,46 @@ def test_escalating_tools_are_mediator_only(tools: dict[str, Any]) -> None:
     """At any depth of the tools map; without one there is no such row."""
     assert rows({"tools": tools})["escalation"].state == "mediator only"
     assert "escalation" not in rows({"tools": {"a": True}})
+
+
+def test_nobody_judges_a_command_of_exec() -> None:
+    """What only the mediator holds is unenforced there, and what nobody wrote is not named."""
+    written = {
+        "shell": {"allow": ["git"], "args": {"git": {"escalate": ["push"]}}},
+        "tools": {"mail": "escalate"},
+        "limits": {"output": "1M"},
+    }
+    found = rows({"default": "deny", **written}, mediated=False)
+    states = {name: found[name].state for name in ("shell.args", "escalation", "tools",
+                                                   "limits.output")}  # fmt: skip
+    assert set(states.values()) == {"unenforced"}, states
+    assert "mediator only" not in {row.state for row in found.values()}
+    assert found["shell"].state == "enforced"
+    closed = rows({"default": "deny", "shell": {"allow": ["git"]}}, mediated=False)
+    assert not {"shell.hazard", "shell.raw", "tools"} & set(closed)
+    assert {"shell.hazard", "shell.raw", "tools"} <= set(rows({"default": "deny", "shell": {}}))
+
+
+def test_a_budget_is_counted_by_nobody() -> None:
+    """It is named, and not as a wall; without one there is no such row."""
+    for mediated in (True, False):
+        found = rows({"budget": {"usd": 2}}, mediated=mediated)
+        assert (found["budget"].state, found["budget"].by) == ("unenforced", "")
+    assert "budget" not in rows({"env": {}})
+
+
+def test_a_field_without_a_row_of_its_own_gets_one() -> None:
+    """What best-effort goes without is never left out of the posture."""
+    found = rows({"box": {"noexec": True}}, ("box.noexec",))
+    assert found["box.noexec"] == PostureField("box.noexec", "unenforced")
+    assert found["seccomp"].state == "enforced"
+
+
+def test_sockets_in_granted_folders_are_told() -> None:
+    """A closed network does not close them; where no folder is granted there is none."""
+    assert "sockets" in rows({"net": {"allow": []}, "fs": {"read": ["."]}})["net"].note
+    assert "sockets" in rows({"net": {"allow": []}})["net"].note
+    assert rows({"default": "deny"})["net"].note == ""
 
 
 def test_what_a_machine_lacks_is_unenforced() -> None:

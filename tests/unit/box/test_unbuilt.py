@@ -1,0 +1,63 @@
+"""Fields that this version reads and has nothing to hold with are named, each by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from axonkernel.box.unbuilt import names_in, unbuilt, unreachable
+from axonkernel.policy.model import Policy
+from axonkernel.policy.parse import parse
+
+
+def policy(data: dict[str, Any]) -> Policy:
+    return parse(data, base="/ws", home="/home/ann", source="test").closed()
+
+
+ADDRESS = {"allow": ["9.9.9.9:443"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        ({"net": {**ADDRESS, "tls_names": "check"}}, "net.tls_names"),
+        ({"net": {**ADDRESS, "proxy": "http://9.9.9.9:3128"}}, "net.proxy"),
+        ({"net": {**ADDRESS, "listen": [8080]}}, "net.listen"),
+        ({"net": {**ADDRESS, "dns": "open"}}, "net.dns"),
+        ({"net": {**ADDRESS, "resolver": "9.9.9.9"}}, "net.dns"),
+        ({"net": {**ADDRESS, "link": "veth"}}, "net.link"),
+        ({"box": {"noexec": True}}, "box.noexec"),
+        ({"box": {"devices": ["kvm"]}}, "box.devices"),
+    ],
+    ids=str,
+)
+def test_each_is_named_alone(data: dict[str, Any], field: str) -> None:
+    """With a word on what would hold it."""
+    ((named, what),) = unbuilt(policy({"default": "deny", **data}))
+    assert named == field and what
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"default": "deny"},
+        {"net": {**ADDRESS, "tls_names": "off", "dns": "allowlist", "link": "pasta"}},
+        {"net": {"allow": True, "dns": "off"}},
+        {"box": {"noexec": False, "devices": [], "nested_userns": True, "run_as": 7}},
+    ],
+    ids=str,
+)
+def test_what_is_held_or_the_default_is_not(data: dict[str, Any]) -> None:
+    """A field at its default asks for nothing."""
+    assert tuple(unbuilt(policy(data))) == ()
+
+
+def test_names_are_what_needs_a_resolver() -> None:
+    """Not addresses, not all of it, not an absent block."""
+    net = policy({"net": {"allow": ["a.test:443", "9.9.9.9:1", "*.b.test:80", "10.0.0.0/8:1"]}}).net
+    assert names_in(net) == ("a.test:443", "*.b.test:80")
+    assert len(tuple(unreachable(net))) == 2
+    for none in (None, policy({"net": {"allow": True}}).net, policy({"net": {}}).net):
+        assert names_in(none) == () and tuple(unreachable(none)) == ()
