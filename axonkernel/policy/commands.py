@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from axonkernel.policy.match import needs_shell, normalize, split_words
 from axonkernel.policy.profiles import SHIPPED, Profiles
-from axonkernel.policy.profiles.effects import UNKNOWN, Run, effects
+from axonkernel.policy.profiles.effects import effects
+from axonkernel.policy.profiles.found import UNKNOWN, Run
 from axonkernel.policy.request import Argv, ProcessRequest, ShellRequest
 from axonkernel.policy.shell.calls import Call, Redirect
 from axonkernel.policy.shell.faults import TooComplex

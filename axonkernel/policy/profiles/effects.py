@@ -1,99 +1,32 @@
 """What a command does beside its main job, as far as its words show it.
 
-Options and program texts that run other programs (hazards), the files it names, the commands
-it runs, and the other spellings of its words that a rule may be written in.
+Options and program texts that run other programs (hazards), the files it names, and the
+commands it runs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from axonkernel.policy.profiles.found import UNKNOWN, Effects, FileUse, Hazard, Run
 from axonkernel.policy.profiles.given import Given, Read, read_words
 from axonkernel.policy.profiles.grammar import Grammar, Mode, Option, Profile
+from axonkernel.policy.profiles.names import below, known_folder, named_file
 from axonkernel.policy.profiles.scripts import Script
 from axonkernel.policy.profiles.scripts.awk import awk_script
 from axonkernel.policy.profiles.scripts.sed import sed_script
 from axonkernel.policy.profiles.scripts.sql import sql_script
 from axonkernel.policy.request import Argv
 
-__all__ = [
-    "UNKNOWN",
-    "Effects",
-    "FileUse",
-    "Hazard",
-    "Run",
-    "effects",
-    "spellings",
-    "subcommand_of",
-]
-
-#: In front of a word of which only the spelling is known: ``$X``, ``*.py``. No real word has it.
-UNKNOWN: Final = "\0"
+__all__ = ["effects"]
 
 #: Characters of a program text; what is longer is not read.
 _LONGEST_SCRIPT: Final = 20_000
 
 _SCRIPTS = {"sed": sed_script, "awk": awk_script, "sql": sql_script}
 _ASSIGNMENT = re.compile(r"([^=]+)=", re.DOTALL)
-_AWK_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=", re.DOTALL)
-
-
-class Hazard(NamedTuple):
-    """Something that runs other programs or code.
-
-    Arguments:
-        lifts: what may stand after the program's name in ``shell.unsafe`` to lift it; the
-            first is the one to show.
-        text: why it is one.
-    """
-
-    lifts: tuple[str, ...]
-    text: str
-
-
-class FileUse(NamedTuple):
-    """A file that is read or written.
-
-    Arguments:
-        path: as named, behind the folder that relative names count from; None when the name
-            cannot be seen.
-        write: whether it is written.
-        lifts: what names it, as in :class:`Hazard`; () for an operand.
-    """
-
-    path: str | None
-    write: bool
-    lifts: tuple[str, ...] = ()
-
-
-class Run(NamedTuple):
-    """A command that is run by a command.
-
-    Arguments:
-        program: "" when it cannot be seen.
-        words: its arguments.
-        unseen: more words are added that are not known.
-        assigns: names of variables set for it.
-        folder: where it is started, relative to its starter's own folder; "" for there.
-    """
-
-    program: str
-    words: Argv = ()
-    unseen: bool = False
-    assigns: tuple[str, ...] = ()
-    folder: str = ""
-
-
-class Effects(NamedTuple):
-    """All that is known about one command's words."""
-
-    hazards: tuple[Hazard, ...] = ()
-    files: tuple[FileUse, ...] = ()
-    runs: tuple[Run, ...] = ()
-
-
 _NOTHING = Effects()
 
 
@@ -130,15 +63,6 @@ def _by_subcommand(profile: Profile, words: Argv, before: Read, unseen: bool) ->
     return found.effects()
 
 
-def subcommand_of(profile: Profile, words: Argv) -> tuple[str | None, str]:
-    """The subcommand, and the first global option in front of it that is not known."""
-    if not profile.subcommands:
-        return None, ""
-    read = read_words(profile.grammar, words)
-    name = read.operands[0] if read.operands and not read.unknown else None
-    return name, read.unknown
-
-
 class _Collector:
     """Gathers effects while the words of a command are gone through."""
 
@@ -170,7 +94,7 @@ class _Collector:
         if hidden or (self._profile.kind == "wrapper" and read.unknown):
             self.runs.append(Run("", unseen=True))
             return
-        self._base = _below(self._base, self._folder) if self._folder else self._base
+        self._base = below(self._base, self._folder) if self._folder else self._base
         self._operands(grammar, read, mode, lifts)
         for path in grammar.writes if mode is None else mode.writes:
             self._file(path, True, lifts)
@@ -294,21 +218,21 @@ class _Collector:
         elif role == "base":
             if value not in (".", "./"):
                 self._file(value, False, lifts)
-            self._base = _below(self._base, value)
+            self._base = below(self._base, value)
         elif role in ("folder", "folder-write"):
             self._file(value, role == "folder-write", lifts)
-            self._folder = _below(self._folder, value)
-        elif (path := _named_file(role, value)) is not None:
+            self._folder = below(self._folder, value)
+        elif (path := named_file(role, value)) is not None:
             self._file(path, role == "local-write", lifts)
 
     def _file(self, path: str | None, write: bool, lifts: tuple[str, ...]) -> None:
         if path in ("-", ""):
             return
         if path is not None and UNKNOWN in path:
-            path = _known_folder(path)
+            path = known_folder(path)
             # Nobody hides a computed name there: a person can be asked about it.
             lifts = lifts if path is not None or write else ()
-        where = None if path is None else _below(self._base, path)
+        where = None if path is None else below(self._base, path)
         self.files.append(FileUse(where, write, lifts))
 
 
@@ -341,75 +265,3 @@ def _marks(read: Read) -> Iterator[str]:
     for given in read.given:
         if given.option.role == "replace":
             yield given.value or "{}"
-
-
-def _known_folder(path: str) -> str | None:
-    """The folder that all files lie in which a pattern such as ``src/*.py`` stands for."""
-    path = path.replace(UNKNOWN, "")
-    if any(mark in path for mark in "$`{<(~!"):
-        return None
-    start = min(at for at in (*map(path.find, "*?["), len(path)) if at >= 0)
-    return path[: path.rfind("/", 0, start) + 1] or "."
-
-
-def _below(base: str, path: str) -> str:
-    return path if path.startswith("/") or not base else f"{base}/{path}"
-
-
-def _named_file(role: str, value: str) -> str | None:
-    """The file in a value that is not always one."""
-    if role == "at":
-        return value[1:] if value.startswith("@") else None
-    if role == "form":
-        content = value.partition("=")[2]
-        return content[1:].partition(";")[0] if content[:1] in ("@", "<") else None
-    if role == "url":
-        return _file_url(value)
-    if role in ("local-read", "local-write"):
-        colon, slash = value.find(":"), value.find("/")
-        return value if colon < 0 or -1 < slash < colon else None
-    if role == "outside-read":
-        leaves = value.startswith("/") or ".." in value.split("/")
-        return value if leaves else None
-    if role == "assigned-read":
-        return None if _AWK_ASSIGNMENT.match(value) else value
-    return None
-
-
-def _file_url(value: str) -> str | None:
-    scheme, colon, rest = value.partition(":")
-    if not colon or scheme.lower() != "file":
-        return None
-    if rest.startswith("//"):
-        rest = "/" + rest[2:].partition("/")[2]
-    return rest
-
-
-def spellings(profile: Profile, words: Argv) -> Argv:
-    """The other words that say the same: what a rule about these words may have been written for.
-
-    Each option under all of its names, with its value joined and apart; what an option or an
-    operand implies.
-    """
-    found: list[str] = []
-    read = read_words(profile.grammar, words, every=True)
-    _spell(profile.grammar, read, found)
-    if profile.subcommands and read.operands:
-        name, *rest = read.operands
-        grammar = profile.sub(name)
-        _spell(grammar, read_words(grammar, tuple(rest), every=True), found)
-    return tuple(dict.fromkeys(found))
-
-
-def _spell(grammar: Grammar, read: Read, found: list[str]) -> None:
-    for given in read.given:
-        for name in given.option.names:
-            found.append(name)
-            if given.value is not None:
-                found.append(f"{name}={given.value}" if name[:2] == "--" else name + given.value)
-        found += given.option.means
-        if given.value is not None:
-            found.append(given.value)
-    for pattern, means in grammar.operand_means:
-        if any(map(pattern.fullmatch, read.operands)):
-            found += means

@@ -14,7 +14,8 @@ from axonkernel.policy.globs import Test, argument_glob
 from axonkernel.policy.match import normalize, split_words
 from axonkernel.policy.model import Verdict
 from axonkernel.policy.profiles import Profile
-from axonkernel.policy.profiles.effects import FileUse, Hazard, effects
+from axonkernel.policy.profiles.effects import effects
+from axonkernel.policy.profiles.found import FileUse, Hazard
 from axonkernel.policy.request import Decision, PathRequest
 from axonkernel.policy.rules.fs import FsRules
 from axonkernel.policy.wellformed import LONGEST_PATH

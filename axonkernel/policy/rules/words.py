@@ -15,7 +15,7 @@ from axonkernel.policy.globs import GlobTable, Test, argument_glob
 from axonkernel.policy.match import pattern_tokens
 from axonkernel.policy.model import ArgsRules, Verdict
 from axonkernel.policy.profiles import Profile
-from axonkernel.policy.profiles.effects import spellings, subcommand_of
+from axonkernel.policy.profiles.spellings import spellings, subcommand_of
 from axonkernel.policy.request import Argv, Match
 from axonkernel.policy.tables import Rule, rules
 
