@@ -7,10 +7,16 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from axonkernel.audit.fields import request_fields
-from axonkernel.policy.request import AnyRequest, Decision, ProcessRequest, ShellRequest
+from axonkernel.policy.request import (
+    AnyRequest,
+    Decision,
+    ProcessRequest,
+    ShellRequest,
+    ToolRequest,
+)
 
 __all__ = ["Answer", "Asker", "Decider", "Outcome", "Question", "Scope"]
 
@@ -40,7 +46,7 @@ class Question:
 
     @property
     def action(self) -> str:
-        """What was asked, in the asker's words."""
+        """What was asked, in the asker's words; ``request`` is what will run."""
         return self.request.action
 
     @property
@@ -58,7 +64,7 @@ class Question:
         """
         parts = {
             "kind": type(self.request).__name__,
-            "request": asdict(self.request),
+            "request": asdict(self.request, filter=lambda field, _: bool(field.eq)),
             "rule": [self.decision.layer, self.decision.rule],
             "env": sorted(self.env.items()),
             "agent": self.agent,
@@ -131,10 +137,14 @@ class Asker(Protocol):
 
 def as_data(question: Question) -> dict[str, Any]:
     """The question as JSON data, for the audit log and for other processes."""
+    request = question.request
+    if isinstance(request, ToolRequest):
+        # Below, among the fields, secrets are known by their names; in a text they are not.
+        request = evolve(request, spelled="")
     return {
         "id": question.id,
         "agent": question.agent,
-        "action": question.action,
+        "action": request.action,
         "cwd": question.cwd,
         "request": request_fields(question.request),
         "env_names": sorted(question.env),

@@ -321,7 +321,7 @@ class Kernel:
             try:
                 return tool, tool.bind(args, self._core.cwd), None
             except ToolError as error:
-                return tool, BoundCall(Request.tool(name, args), {}), error
+                return tool, BoundCall(Request.tool(name, tool.shown(args)), {}), error
         return None, BoundCall(Request.tool(name, args), {}), None
 
     def _invoke(self, tool: Tool, bound: BoundCall) -> Any:

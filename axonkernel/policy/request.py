@@ -82,16 +82,18 @@ class ToolRequest:
         name: the registered, dotted name.
         args: the arguments as canonical JSON text.
         subjects: what the tool's signature says it touches.
+        spelled: the beginning of the arguments as the asker wrote them, for messages only.
     """
 
     name: str
     args: str = "{}"
     subjects: tuple[Subject, ...] = ()
+    spelled: str = field(default="", eq=False)
 
     @property
     def action(self) -> str:
         """The request in the asker's words, for denials and prompts."""
-        return f"tool {self.name}"
+        return f"tool {self.name} {self.spelled}".rstrip()
 
 
 @frozen
@@ -236,6 +238,22 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
     return max(decisions, key=lambda decision: STRICTNESS[decision.verdict])
 
 
+#: A message carries no more characters of a tool's arguments than this.
+MOST_SPELLED = 200
+
+
+def _beginning(args: Mapping[str, Any]) -> str:
+    """The first characters of arguments as JSON text; "" where there are none."""
+    if not args:
+        return ""
+    short = {
+        name: value[:MOST_SPELLED] if isinstance(value, str) else value
+        for name, value in args.items()
+    }
+    text = json.dumps(short, default=repr)
+    return text if len(text) <= MOST_SPELLED else f"{text[: MOST_SPELLED - 3]}..."
+
+
 class Request:
     """Constructors of requests. None of them touches the system."""
 
@@ -255,11 +273,20 @@ class Request:
 
     @staticmethod
     def tool(
-        name: str, args: Mapping[str, Any] | None = None, *, subjects: Iterable[Subject] = ()
+        name: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        subjects: Iterable[Subject] = (),
+        spelled: Mapping[str, Any] | None = None,
     ) -> ToolRequest:
-        """A tool call; ``args`` must be JSON data."""
-        text = json.dumps(dict(args or {}), sort_keys=True, separators=(",", ":"), default=repr)
-        return ToolRequest(name, text, tuple(subjects))
+        """A tool call; ``args`` must be JSON data.
+
+        ``spelled`` are the arguments as the asker wrote them, where ``args`` are not.
+        """
+        args = dict(args or {})
+        text = json.dumps(args, sort_keys=True, separators=(",", ":"), default=repr)
+        shown = _beginning(args if spelled is None else spelled)
+        return ToolRequest(name, text, tuple(subjects), shown)
 
     @staticmethod
     def read(path: str) -> PathRequest:

@@ -146,7 +146,9 @@ async def _led_to(kernel: Gate, here: Url, location: str) -> Url:
     except ValueError:
         target = location[:1000]  # denied below as what it is: malformed
     subject = Subject("url", target)
-    await kernel.require(Request.tool(NAME, {"url": target}, subjects=[subject]))
+    # Where a server leads is not told to the agent, which did not name it.
+    request = Request.tool(NAME, {"url": target}, subjects=[subject], spelled={})
+    await kernel.require(request)
     return parse_url(target)
 
 

@@ -94,7 +94,14 @@ class Tool:
             else:
                 arguments[name] = shown[name] = self._canonical(kind, name, value, cwd)
                 subjects += _subjects(kind, arguments[name])
-        return BoundCall(Request.tool(self.name, shown, subjects=subjects), arguments)
+        spelled = self.shown(args)
+        request = Request.tool(self.name, shown, subjects=subjects, spelled=spelled)
+        return BoundCall(request, arguments)
+
+    def shown(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """``args`` as they were given, which may be told to anybody: without the secrets."""
+        secret = {name for name, kind in self.subjects.items() if kind.kind == "secret"}
+        return {name: "[secret]" if name in secret else value for name, value in args.items()}
 
     def _canonical(self, kind: SubjectType, name: str, value: Any, cwd: str) -> Any:
         if kind.kind in ("read", "write"):

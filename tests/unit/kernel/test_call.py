@@ -46,7 +46,8 @@ def test_a_denied_call_does_not_run(make: Make, audit: MemoryAudit, ws: Path) ->
     with pytest.raises(PolicyDenied) as caught:
         make(FS).call_sync("fs.write", path="a.txt", text="changed")
     denied = caught.value
-    assert (denied.code, denied.action, denied.decision_id) == ("fs.write", "tool fs.write", "r1")
+    action = 'tool fs.write {"path": "a.txt", "text": "changed"}'
+    assert (denied.code, denied.action, denied.decision_id) == ("fs.write", action, "r1")
     assert denied.retryable
     assert (ws / "a.txt").read_text() == "text of a"
     assert audit.decisions() == ["deny"]

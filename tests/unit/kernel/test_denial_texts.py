@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from axonkernel import Kernel, PolicyDenied, Request, Url
+from axonkernel import Kernel, PolicyDenied, Request, Secret, Url
 from axonkernel.escalation import Callback
 from axonkernel.policy.explain import agent_text
 from axonkernel.policy.request import CODES, Decision
@@ -201,6 +201,48 @@ def test_a_link_is_named_as_the_agent_spelled_it(kernel: Kernel) -> None:
     """Where it leads is not told."""
     request = Request.read("link/a")
     assert "link/a" in agent_text(kernel.check(request), request)
+
+
+def test_a_tool_call_is_named_as_the_agent_spelled_it(kernel: Kernel, ws: Path) -> None:
+    """Its own words, also where they do not fit: no folder above, nothing a link leads to."""
+    for args in ({"path": "./link/../link/a"}, {"path": "link/a", "more": 1}):
+        with pytest.raises(PolicyDenied) as caught:
+            kernel.call_sync("fs.read" if len(args) == 1 else "shut", **args)
+        name = "fs.read" if len(args) == 1 else "shut"
+        assert caught.value.action == f"tool {name} {json.dumps(args)}"
+        assert str(ws) not in _told(caught.value)
+        request = Request.tool(name, args)
+        assert agent_text(kernel.check(request), request) == str(caught.value)
+
+
+def test_a_long_call_is_cut(kernel: Kernel) -> None:
+    """A message stays a message."""
+    with pytest.raises(PolicyDenied) as caught:
+        kernel.call_sync("fs.write", path="a.txt", text="x" * 5000)
+    said = caught.value.action
+    assert said.startswith('tool fs.write {"path": "a.txt", "text": "xxx') and said.endswith("...")
+    assert len(said) == len("tool fs.write ") + 200
+
+
+@pytest.mark.parametrize("misfit", [{}, {"other": 1}])
+def test_a_secret_is_in_no_denial_and_no_question(
+    make: Make, audit: MemoryAudit, misfit: dict[str, int]
+) -> None:
+    """Neither in what the agent is told nor in what is recorded, also when the call is wrong."""
+    tools = builtin_tools()
+
+    def login(user: str, key: Annotated[str, Secret]) -> None: ...
+
+    tools.register("login", login)
+    for verdict in ("deny", "escalate"):
+        policy = {"tools": {"login": verdict}, "escalation": {"timeout": "5s"}}
+        kernel = make(policy, tools=tools, deciders=[Callback(lambda question: False)])
+        with pytest.raises(PolicyDenied) as caught:
+            kernel.call_sync("login", user="ann", key="hunter2", **misfit)
+        assert '"user": "ann", "key": "[secret]"' in caught.value.action
+        assert "hunter2" not in _told(caught.value)
+        assert "hunter2" not in json.dumps(audit.records)
+    assert not any("ann" in str(record.get("action")) for record in audit.records)
 
 
 def test_a_url_subject_is_judged_by_the_net_rules(make: Make) -> None:
