@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import os
 import signal
+import stat
 from typing import NamedTuple, NoReturn
 
 from axonkernel.box import bwrap, landlock
@@ -18,7 +19,6 @@ from axonkernel.box.model import BoxPlan, Command
 from axonkernel.errors import BoxError
 
 __all__ = ["Spawned", "spawn"]
-
 
 #: bwrap takes 9,000 words, its own few and the command's included (FS-15).
 _MOST_OPTIONS = 8_800
@@ -100,9 +100,17 @@ def _source(path: str, kind: str) -> int:
         fd = os.open(path, flags | os.O_CLOEXEC)
     except OSError as error:
         raise BoxError("mounts", f"{path}: {error.strerror}") from error
-    if kind != "read" and os.readlink(f"/proc/self/fd/{fd}") != path:
+    if kind != "read" and not _still(path, fd):
+        os.close(fd)
         raise BoxError("mounts", f"{path} was replaced while the box was being made")
     return fd
+
+
+def _still(path: str, fd: int) -> bool:
+    """Whether what was opened lies there under its own name and is no link itself."""
+    if stat.S_ISLNK(os.fstat(fd).st_mode):
+        return False
+    return os.readlink(f"/proc/self/fd/{fd}") == path
 
 
 def _holding(content: bytes) -> int:
