@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from axonkernel.cli.args import add_json, add_policy, say, say_json, usage_error
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from axonkernel.config.loaded import LoadedPolicy
     from axonkernel.policy.explain import Explanation
     from axonkernel.policy.request import AnyRequest
+
+_OWN_TOOL = (
+    "what {} touches is judged when it is called: its file says which of its arguments are "
+    "paths, hosts, programs, and explain runs no agent's code"
+)
 
 _EXIT_CODES = {"allow": 0, "deny": 10, "escalate": 11}
 
@@ -57,11 +63,23 @@ def run(args: argparse.Namespace) -> int:
     request = _request(args, cwd)
     loaded = load(args.policy, require_policy=args.require_policy, read_untrusted=True)
     explanation = _explain(loaded, request, cwd, _is_boxed(args, loaded))
+    notes = (*loaded.notes, *_not_known(request, explanation))
     if args.json:
-        say_json(explanation.as_dict())
+        say_json({**explanation.as_dict(), "notes": notes})
     else:
-        say(_lines(loaded, explanation))
+        say(_lines(loaded, explanation, notes))
     return _EXIT_CODES[explanation.decision.verdict]
+
+
+def _not_known(request: AnyRequest, explanation: Explanation) -> Iterator[str]:
+    """What the answer leaves out: a tool of the agent's own may be denied for its arguments."""
+    from axonkernel.policy.known import BUILTIN_TOOLS
+    from axonkernel.policy.request import ToolRequest
+
+    if not isinstance(request, ToolRequest) or request.name in BUILTIN_TOOLS:
+        return
+    if explanation.decision.verdict != "deny":
+        yield _OWN_TOOL.format(request.name)
 
 
 def _working_directory() -> str:
@@ -137,7 +155,7 @@ class _NoRecords:
         return ""
 
 
-def _lines(loaded: LoadedPolicy, explanation: Explanation) -> list[str]:
+def _lines(loaded: LoadedPolicy, explanation: Explanation, notes: tuple[str, ...]) -> list[str]:
     decision = explanation.decision
     lines = [
         f"{decision.verdict} ({decision.code})",
@@ -154,4 +172,4 @@ def _lines(loaded: LoadedPolicy, explanation: Explanation) -> list[str]:
         lines += [f"  layer {name}: {said.verdict}" for name, said in explanation.layers]
     lines += [f"  to allow it: {change}" for change in explanation.changes]
     lines += [f"  policy: {loaded.source or 'none: unrestricted access'}"]
-    return [*lines, *(f"  note: {note}" for note in loaded.notes)]
+    return [*lines, *(f"  note: {note}" for note in notes)]

@@ -176,6 +176,21 @@ def test_a_bad_policy_is_78_as_json_too(shell: Shell) -> None:
     assert ended.json["faults"][0]["path"] == "$.default"
 
 
+def test_what_a_tool_of_the_agents_touches_is_not_known(shell: Shell) -> None:
+    """Its file is not run: the tool rule is told, and that its subjects are judged later; of a
+    built-in tool all is known, and a denial stands whatever its arguments are."""
+    shell.write("policy.json", '{"fs": {"read": ["src"]}, "tools": {"no": false, "*": true}}')
+    words = ["explain", "--policy", "policy.json", "--args", '{"path": "/etc/x"}', "--tool"]
+    ended = shell.axonkernel(*words, "notes.append", "--json")
+    assert (ended.code, ended.json["verdict"], ended.json["code"]) == (0, "allow", "tool")
+    (note,) = ended.json["notes"]
+    assert note.startswith("what notes.append touches is judged when it is called")
+    assert f"  note: {note}\n" in shell.axonkernel(*words, "notes.append").out
+    for name, code in (("fs.read", 10), ("no", 10), ("block.bash", 0)):
+        ended = shell.axonkernel(*words, name, "--json")
+        assert (ended.code, ended.json["notes"]) == (code, [])
+
+
 def test_words_after_the_dashes_are_taken_as_they_are(project: Shell) -> None:
     """A second ``--`` and options of ours belong to the command."""
     ended = project.axonkernel(
