@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -72,6 +73,32 @@ def run(words: list[str], folder: Path, env: dict[str, str]) -> subprocess.Compl
         timeout=60,
         start_new_session=True,
     )
+
+
+# -- README.md ------------------------------------------------------------------------------
+
+
+def test_the_example_of_the_readme_shows_what_it_says(tmp_path: Path, env: dict[str, str]) -> None:
+    """Copied into a repository: history on stdout, a report, and the push did not happen."""
+    text = (ROOT / "README.md").read_text()
+    code = text.partition("```python\n")[2].partition("```")[0]
+    assert len(code.splitlines()) <= 25
+    git(tmp_path, "init", "--quiet", "--bare", "elsewhere")
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "src" / "app.py").write_text("answer = 42\n")
+    (project / "agent.py").write_text(code)
+    repository(project)
+    git(project, "remote", "add", "origin", str(tmp_path / "elsewhere"))
+    done = run([sys.executable, "agent.py"], project, env)
+    assert done.returncode == 0, done.stderr
+    history, denial = done.stdout.splitlines()
+    assert history.endswith(" first change")
+    said = re.search(r"`(denied \(.*did not run\.)`", text)
+    assert said is not None and denial.startswith(said[1])
+    assert "enforced: fs, net, shell, env, limits.wall" in done.stderr
+    assert (project / "output" / "review.md").read_text() == "12 characters"
+    assert git(tmp_path / "elsewhere", "branch") == ""
 
 
 # -- code_review ----------------------------------------------------------------------------
