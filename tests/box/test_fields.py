@@ -1,0 +1,177 @@
+"""Fields that nothing holds are refused; best-effort goes on and calls them unenforced.
+
+A policy that is only partly held must never look as if it were held, on any road to a box.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from axonkernel import IsolationUnavailable, Kernel, PolicyError
+from box.boxed import Boxed, Run
+
+pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
+
+TOUCH = ["touch", "out/mark"]
+CLOSED: dict[str, Any] = {
+    "default": "deny",
+    "fs": {"write": ["./out"]},
+    "shell": {"allow": ["touch"]},
+}
+ADDRESS = ["45.90.10.1:443"]
+UNBUILT: dict[str, dict[str, Any]] = {
+    "net.tls_names": {"net": {"allow": [], "tls_names": "check"}},
+    "net.proxy": {"net": {"allow": [], "proxy": "http://45.90.10.1:3128"}},
+    "net.listen": {"net": {"allow": [], "listen": [8080]}},
+    "net.dns": {"net": {"allow": [], "dns": "open"}},
+    "net.link": {"net": {"allow": [], "link": "veth"}},
+    "box.noexec": {"box": {"noexec": True}},
+    "box.devices": {"box": {"devices": ["kvm"]}},
+}
+fields = pytest.mark.parametrize("field", UNBUILT)
+
+
+def through_exec(box: Boxed, policy: dict[str, Any], *options: str) -> Run:
+    path = box.root / "policy.json"
+    path.write_text(json.dumps(policy).replace('"./out"', json.dumps(f"{box.project}/out")))
+    return box.exec("--policy", path, *options, command=TOUCH)
+
+
+def kernel(box: Boxed, policy: dict[str, Any]) -> Kernel:
+    return Kernel(policy, cwd=box.project, audit=box.root / "log")
+
+
+def ran(box: Boxed) -> bool:
+    return (box.project / "out/mark").exists()
+
+
+def states(run: Run) -> dict[str, str]:
+    return {row["field"]: row["state"] for row in run.status["posture"]}
+
+
+@fields
+def test_exec_refuses_a_field_that_nothing_holds(box: Boxed, field: str) -> None:
+    """125, the field by name with what to do, and nothing ran; without the field it does."""
+    run = through_exec(box, {**CLOSED, **UNBUILT[field]})
+    assert (run.code, run.out) == (125, b"") and not ran(box)
+    (line,) = run.err.splitlines()
+    assert field in line and "leave it out" in line
+    twin = through_exec(box, CLOSED)
+    assert twin.code == 0 and ran(box), twin.err
+
+
+@fields
+def test_a_kernel_refuses_a_field_that_nothing_holds(box: Boxed, field: str) -> None:
+    """IsolationUnavailable of that field; a kernel without it runs the program."""
+    with (
+        kernel(box, {**CLOSED, **UNBUILT[field]}) as refusing,
+        pytest.raises(IsolationUnavailable) as caught,
+    ):
+        refusing.process.run_sync(TOUCH)
+    assert caught.value.field == field and "leave it out" in caught.value.fix
+    assert not ran(box)
+    with kernel(box, CLOSED) as twin:
+        assert twin.process.run_sync(TOUCH).ok
+    assert ran(box)
+
+
+@fields
+def test_best_effort_says_what_is_not_held(box: Boxed, field: str) -> None:
+    """It runs; the posture and one line of warning name the field, and no wall fell with it."""
+    run = through_exec(box, {**CLOSED, **UNBUILT[field]}, "--best-effort")
+    assert run.code == 0 and ran(box), run.err
+    assert states(run)[field] == "unenforced"
+    lost = "nothing in net.allow can be reached" if field == "net.link" else f"{field} is not held"
+    assert [line for line in run.err.splitlines() if lost in line and "leave it out" in line]
+    walls = ("fs", "net", "shell", "env", "seccomp")
+    assert {states(run)[wall] for wall in walls} == {"enforced"}
+
+
+@fields
+def test_a_best_effort_kernel_does_not_claim_it(box: Boxed, field: str) -> None:
+    """What held a call names the walls, never the field."""
+    policy = {**CLOSED, **UNBUILT[field], "isolation": "best-effort"}
+    with kernel(box, policy) as going:
+        result = going.process.run_sync(TOUCH)
+    assert result.ok and ran(box)
+    assert field not in result.held_by and {"fs", "net", "shell"} <= set(result.held_by)
+
+
+@pytest.mark.net
+def test_a_link_that_is_not_there_does_not_open_the_network(box: Boxed) -> None:
+    """Under best-effort a veth link is no link, and no claim of one."""
+    net = {"allow": ADDRESS, "link": "veth"}
+    assert through_exec(box, {**CLOSED, "net": net}).code == 125 and not ran(box)
+    run = through_exec(box, {**CLOSED, "net": net}, "--best-effort")
+    assert states(run).get("net.link") == "unenforced", run.err
+
+
+OPEN: dict[str, dict[str, Any]] = {
+    "fs": {"shell": {"allow": ["touch"]}, "net": {"allow": []}, "env": {}},
+    "net": {"fs": {"write": ["./out"]}, "shell": {"allow": ["touch"]}, "env": {}},
+    "shell": {"fs": {"write": ["./out"]}, "net": {"allow": []}, "env": {}},
+    "env": {"fs": {"write": ["./out"]}, "net": {"allow": []}, "shell": {"allow": ["touch"]}},
+}
+
+
+@pytest.mark.parametrize("block", OPEN)
+def test_strict_refuses_an_open_block(box: Boxed, block: str) -> None:
+    """A fault of the policy that names the block, through exec and a kernel; nothing ran.
+    The same policy under auto runs, and so does the closed one under strict."""
+    strict = {**OPEN[block], "isolation": "strict"}
+    run = through_exec(box, strict)
+    assert run.code == 78 and f"$.{block}: " in run.err and "Traceback" not in run.err, run.err
+    with kernel(box, strict) as refusing, pytest.raises(PolicyError) as caught:
+        refusing.process.run_sync(TOUCH)
+    assert [fault.path for fault in caught.value.faults] == [f"$.{block}"]
+    assert not ran(box)
+    twin = through_exec(box, OPEN[block])
+    assert twin.status["reason"] == "exit"
+    assert {"fs", "net", "shell", "env"} - {block} == {
+        name for name in OPEN if states(twin)[name] == "enforced"
+    }
+    assert through_exec(box, {**CLOSED, "isolation": "strict"}).code == 0 and ran(box)
+
+
+def test_strict_names_every_open_block_at_once(box: Boxed) -> None:
+    """Not one fault per attempt."""
+    run = through_exec(box, {"limits": {"wall": "1m"}, "isolation": "strict"})
+    assert run.code == 78
+    assert all(f"$.{block}: " in run.err for block in OPEN)
+
+
+def test_strict_refuses_a_field_that_nothing_holds(box: Boxed) -> None:
+    """No more is promised than under auto."""
+    run = through_exec(box, {**CLOSED, **UNBUILT["net.listen"], "isolation": "strict"})
+    assert run.code == 125 and "net.listen" in run.err and not ran(box)
+
+
+def test_exec_does_not_claim_the_mediator(box: Boxed) -> None:
+    """No mediator judges a boxed command: words, approvals and tools are unenforced there, and
+    what nobody wrote down is not named at all."""
+    judged = {
+        "shell": {"allow": ["touch"], "args": {"touch": {"escalate": ["-d *"]}}},
+        "tools": {"mail": "escalate"},
+    }
+    found = states(through_exec(box, {**CLOSED, **judged}))
+    assert {found[name] for name in ("shell.args", "escalation", "tools")} == {"unenforced"}
+    assert "mediator only" not in found.values()
+    plain = states(through_exec(box, CLOSED))
+    assert not {"shell.args", "shell.hazard", "shell.raw", "escalation", "tools"} & set(plain)
+
+
+def test_what_opens_nothing_is_told(box: Boxed) -> None:
+    """Names and loopback in net.allow, a budget, names that do not exist yet: each said."""
+    policy = {
+        **CLOSED,
+        "net": {"allow": ["api.example.test:443"]},
+        "budget": {"usd": 1},
+    }
+    run = through_exec(box, policy)
+    assert run.code == 0 and states(run)["budget"] == "unenforced"
+    told = ["net.allow api.example.test:443: names", "names that do not exist yet",
+            f"{box.project} is not granted: in the box it holds only"]  # fmt: skip
+    assert all(text in run.err for text in told), run.err
