@@ -1,6 +1,6 @@
 """What every test can ask for.
 
-``@pytest.mark.requires("box", "net", "scope", "lab", "root", "user")``
+``@pytest.mark.requires("box", "net", "scope", "lab", "programs", "root", "user")``
     Skips, with a reason that names what to install, where this machine lacks the wall.
     A wall named in ``AXON_REQUIRE`` (comma list) fails instead: nothing is skipped by
     accident where it must run. The walls are described in ``lab.walls``.

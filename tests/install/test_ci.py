@@ -37,7 +37,7 @@ def test_a_good_run_passes_and_ends_with_the_summary(tmp_path: Path) -> None:
     """All walls are required, and the last line is pytest's own."""
     status, lines = run(tmp_path, GOOD)
     assert (status, lines[-1]) == (0, GOOD)
-    assert "required: box,net,scope" in lines
+    assert "required: box,net,scope,programs" in lines
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,9 @@ __all__ = ["Walls"]
 PROBE_S = 20.0
 TABLE = "add table inet probe; add chain inet probe out { type filter hook output priority 0; }"
 PASTA = "pasta --config-net --quiet --no-map-gw -t none -u none -T none -U none".split()
+#: Programs and the packages they are in.
+PROGRAMS = {"less": "less", "rg": "ripgrep", "ssh": "openssh-client"}
+LANGUAGES = {"java": "default-jre-headless", "node": "nodejs"}
 
 
 class Walls:
@@ -30,6 +33,8 @@ class Walls:
         the throw-away systemd boots.
     ``scope``
         the limits of the lab's scopes bite: memory, processes and CPU.
+    ``programs``, ``languages``
+        what packaging/apt.txt brings to be tried in a box, and Node and Java, which it does not.
     ``root``, ``user``
         the tests run as root; an ordinary user can read this checkout.
     """
@@ -42,6 +47,8 @@ class Walls:
             "net": probe_net,
             "lab": self.lab,
             "scope": self._probe_scope,
+            "programs": lambda: find_all(PROGRAMS),
+            "languages": lambda: find_all(LANGUAGES),
             "root": probe_root,
             "user": probe_user,
         }
@@ -155,6 +162,11 @@ def probe_net() -> None:
     with Internet(tap=False) as net:
         done = net.run([*PASTA, "--runas", "0:0", "--", "true"], timeout_s=PROBE_S)
         demand(done, "pasta cannot link a namespace", fix)
+
+
+def find_all(packages: Mapping[str, str]) -> None:
+    for program, package in packages.items():
+        processes.find_program(program, package)
 
 
 def probe_root() -> None:
