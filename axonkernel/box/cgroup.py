@@ -22,7 +22,7 @@ class Counters(NamedTuple):
     Arguments:
         peak_memory_bytes: the most memory the group held at once.
         cpu_s: seconds of processor time.
-        peak_pids: the most processes and threads at once, our own helpers included.
+        peak_pids: the most processes and threads at once, our own included.
         oom_kills: processes the kernel killed for memory.
     """
 

@@ -1,7 +1,7 @@
 """Start boxes: a plan and a command in, a running box out.
 
 A supervisor never forks itself: with a 500 MB heap that takes 22 ms (facts 1.1). A
-``Launcher`` keeps one small helper process that forks wardens ahead of need; a short-lived
+``Launcher`` keeps one small fork server that makes wardens ahead of need; a short-lived
 command-line process, which is small, forks its warden directly (``fork_warden``).
 
 Standard library only.
@@ -179,7 +179,7 @@ def fork_warden() -> Channel:
 class Launcher:
     """Starts boxes from a process of any size, from any thread, after forks too.
 
-    Its helper process is started at the first box, unless :meth:`get_ready` was called, and
+    Its fork server is started at the first box, unless :meth:`get_ready` was called, and
     ends with this process.
 
     Arguments:
@@ -190,18 +190,18 @@ class Launcher:
         self._lock = threading.Lock()
         self._shared = shared if needs_scope(shared) else None
         self._slice = ""
-        self._helper: Channel | None = None
-        self._pid = 0  # the process the helper belongs to
+        self._server: Channel | None = None
+        self._pid = 0  # the process the server belongs to
 
     def get_ready(self) -> None:
-        """Start the helper now: it takes 30 ms that can pass while a plan is made."""
+        """Start the fork server now: it takes 30 ms that can pass while a plan is made."""
         with self._lock:
             self._channel()
 
     def start(self, plan: BoxPlan, command: Command, *, unit: str = "") -> BoxProcess:
         """Start ``command`` in a box made by ``plan``; see :func:`start`.
 
-        Raises IsolationUnavailable, or BoxError when the helper cannot be started.
+        Raises IsolationUnavailable, or BoxError when the fork server cannot be started.
         """
         ours, theirs = pair()
         try:
@@ -210,7 +210,7 @@ class Launcher:
         except ChannelClosed as error:
             self.close()
             ours.close()
-            raise BoxError("helper", f"the launch helper ended: {error}") from error
+            raise BoxError("fork server", f"the fork server ended: {error}") from error
         finally:
             theirs.close()
         slice = self._shared_slice() if needs_scope(plan.limits) else ""
@@ -231,11 +231,11 @@ class Launcher:
             return self._slice
 
     def close(self) -> None:
-        """End the helper. Boxes that run go on until their own end."""
+        """End the fork server. Boxes that run go on until their own end."""
         with self._lock:
-            if self._helper is not None:
-                self._helper.close()
-                self._helper = None
+            if self._server is not None:
+                self._server.close()
+                self._server = None
             if self._slice and self._pid == os.getpid():
                 from axonkernel.box import scope
 
@@ -243,17 +243,17 @@ class Launcher:
                 self._slice = ""
 
     def _channel(self) -> Channel:
-        if self._helper is None or self._pid != os.getpid():
-            self._helper, self._pid = _start_helper(), os.getpid()
-        return self._helper
+        if self._server is None or self._pid != os.getpid():
+            self._server, self._pid = _start_server(), os.getpid()
+        return self._server
 
 
-def _start_helper() -> Channel:
+def _start_server() -> Channel:
     ours, theirs = pair()
-    # -I -S: nothing of the user's site or environment is imported in the helper.
+    # -I -S: nothing of the user's site or environment is imported in the server.
     code = (
         "import sys; sys.path += sys.argv[2:]; "
-        "from axonkernel.box.helper import main; main(int(sys.argv[1]))"
+        "from axonkernel.box.forkserver import main; main(int(sys.argv[1]))"
     )
     argv = [sys.executable, "-I", "-S", "-c", code, "3", _PACKAGE_ROOT, *_nftables_folder()]
     # posix_spawn does not copy this process's memory map.

@@ -119,7 +119,7 @@ def close_on_exec_from(first: int) -> None:
 
 
 def default_signals() -> None:
-    """Undo for the next program what Python and our helpers ignore."""
+    """Undo for the next program what Python and our other processes ignore."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
 

@@ -183,7 +183,7 @@ _transport: _Transport | None = None
 
 
 def warm_up() -> None:
-    """Pay the binding's first-use cost early: in a helper, before it is forked (facts 1.1)."""
+    """Pay the binding's first-use cost early: in the fork server, before it forks (facts 1.1)."""
     _binding()
 
 

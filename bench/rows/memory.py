@@ -111,7 +111,7 @@ def _name(pid: int, supervisor: int) -> str:
             return name.replace("passt", "pasta")
     if len(status["NSpid"].split()) > len(_own_nspid()):
         return ""
-    return "supervisor" if pid == supervisor else "helpers"
+    return "supervisor" if pid == supervisor else "wardens"
 
 
 def _own_nspid() -> list[str]:

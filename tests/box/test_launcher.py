@@ -176,13 +176,13 @@ def test_a_failed_launch_is_a_result(launcher: Launcher, plan: BoxPlan, null: in
     assert ended(launcher.start(plan, command("", null))).exit_code == 0
 
 
-def test_a_launcher_works_again_after_its_helper_died(plan: BoxPlan, null: int) -> None:
-    """One start may fail, with a BoxError; the next has a new helper."""
+def test_a_launcher_works_again_after_its_fork_server_died(plan: BoxPlan, null: int) -> None:
+    """One start may fail, with a BoxError; the next has a new server."""
     launcher = Launcher()
     assert ended(launcher.start(plan, command("", null))).exit_code == 0
     for pid in processes.descendants(os.getpid()):
         with contextlib.suppress(OSError):
-            if b"axonkernel.box.helper" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"axonkernel.box.forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, signal.SIGKILL)
     time.sleep(0.2)
     with contextlib.suppress(BoxError):

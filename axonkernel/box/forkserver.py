@@ -1,4 +1,4 @@
-"""The launch helper: a small process that forks wardens ahead of need.
+"""The fork server: a small process that forks wardens ahead of need.
 
 Started by ``launch.Launcher`` with nothing but the standard library, so that a fork costs
 one millisecond whatever the supervisor holds in memory.
