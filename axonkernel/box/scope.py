@@ -1,9 +1,8 @@
 """LimitsPlan -> a systemd scope around the processes of a box.
 
 ``properties`` is pure. ``start`` puts processes that run already (the box, still blocked) into
-a new scope, which costs a third of ``systemd-run`` (facts 1.6); ``systemd_run_argv`` is the
-other way, for a command that does not run yet. The system manager serves root and the user
-manager everybody else. Standard library only.
+a new scope, which costs a third of ``systemd-run`` (facts 1.6). The system manager serves root
+and the user manager everybody else. Standard library only.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ __all__ = [
     "start",
     "stop",
     "sweep_slices",
-    "systemd_run_argv",
     "wait_in_cgroup",
 ]
 
@@ -65,7 +63,7 @@ def properties(
 def slice_properties(limits: LimitsPlan, *, boxes: int = 64) -> dict[str, Value]:
     """The properties of the slice all boxes of one kernel share, so that they share its caps.
 
-    ``boxes`` at once can run without their own helper processes eating into ``pids``.
+    ``boxes`` at once can run without their own processes eating into ``pids``.
     """
     return {"Description": "axonkernel boxes", **_caps(limits, boxes=boxes)}
 
@@ -98,27 +96,6 @@ def slice_name(kernel: str) -> str:
     No dash: it would make a parent slice, which nobody stops.
     """
     return f"axonkernel_{kernel}.slice"
-
-
-def systemd_run_argv(unit: str, properties: Mapping[str, Value], *, user: bool) -> list[str]:
-    """A ``systemd-run`` prefix, ending in ``--``, that runs a command in such a scope."""
-    argv = ["systemd-run", "--scope", "--quiet", "--collect", f"--unit={unit}"]
-    argv += ["--user"] if user else []
-    for name, value in properties.items():
-        if name in ("Slice", "Description"):
-            argv.append(f"--{name.lower()}={value}")
-        else:
-            argv.append(f"--property={_setting(name, value)}")
-    return [*argv, "--"]
-
-
-def _setting(name: str, value: Value) -> str:
-    """A D-Bus property as a setting of a unit file: other names and units for times."""
-    if name == "CPUQuotaPerSecUSec":
-        return f"CPUQuota={int(value) / 10_000:g}%"
-    if name.endswith("USec"):
-        return f"{name.removesuffix('USec')}Sec={value}us"
-    return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
 
 
 # -- while it runs ----------------------------------------------------------------------

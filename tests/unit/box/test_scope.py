@@ -60,21 +60,6 @@ def test_boxes_of_one_kernel_share_the_caps_of_its_slice() -> None:
     assert scope.properties(FULL, slice=name)["Slice"] == name
 
 
-def test_the_same_scope_as_a_command_line() -> None:
-    """systemd-run takes unit-file names and units of time."""
-    argv = scope.systemd_run_argv("a.scope", scope.properties(FULL, slice="b.slice"), user=True)
-    assert argv == [
-        *("systemd-run", "--scope", "--quiet", "--collect", "--unit=a.scope", "--user"),
-        *("--description=axonkernel box", "--property=MemoryMax=1073741824"),
-        *("--property=MemorySwapMax=0", "--property=CPUQuota=150%", "--property=TasksMax=23"),
-        *("--property=CPUAccounting=true", "--property=MemoryAccounting=true"),
-        *("--property=TasksAccounting=true",),
-        *("--property=RuntimeMaxSec=65000000us", "--property=TimeoutStopSec=2000000us"),
-        *("--property=KillMode=control-group", "--property=OOMPolicy=kill"),
-        *("--slice=b.slice", "--"),
-    ]
-
-
 # -- LI-08: no systemd, no bus, the wrong bus -------------------------------------------
 
 
