@@ -191,11 +191,7 @@ class Internet:
         )
         process = processes.start(
             command,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            **processes.piped(input),
         )
         return processes.finish(process, argv, input, timeout_s)
 

@@ -23,6 +23,7 @@ __all__ = [
     "kill",
     "kill_tree",
     "parents",
+    "piped",
     "start",
     "state",
 ]
@@ -95,6 +96,13 @@ def entering(
     if target is not None:
         inner = ["nsenter", f"--target={target}", *namespaces.split(), *inner]
     return ["/bin/sh", "-c", JOIN, "sh", *groups, "--", *inner, *words]
+
+
+def piped(input: str | None) -> dict[str, Any]:
+    """Options of subprocess.Popen for what :func:`finish` waits for: text, both outputs kept."""
+    pipe = subprocess.PIPE
+    stdin = subprocess.DEVNULL if input is None else pipe
+    return {"text": True, "errors": "replace", "stdin": stdin, "stdout": pipe, "stderr": pipe}
 
 
 def finish(

@@ -141,11 +141,7 @@ class SystemdLab:
             user=user,
             env=env,
             cwd=cwd,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            **processes.piped(input),
         )
         return processes.finish(process, argv, input, timeout_s)
 

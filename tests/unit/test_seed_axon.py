@@ -34,23 +34,9 @@ from axonkernel.config import load
 from axonkernel.escalation import Answer, Callback, Question
 from axonkernel.policy.parse import parse
 from lab.agents import Project
-from tests.unit.kernel.conftest import MemoryAudit
+from unit.memory import MemoryAudit
+from unit.sample import SAMPLE
 
-#: The page's sample, key for key.
-SAMPLE: dict[str, Any] = {
-    "isolation": "auto",
-    "fs": {"read": ["./src", "./package.json"], "write": ["./output"]},
-    "net": {"allow": ["api.github.com:443"], "dns": "allowlist"},
-    "shell": {
-        "allow": ["git", "bun"],
-        "args": {"git": {"deny": ["push --force*"]}},
-        "raw": False,
-        "spawn": False,
-    },
-    "env": {"allow": ["GITHUB_TOKEN"]},
-    "tools": {"fs": {"read": True, "remove": False}, "*": "escalate"},
-    "limits": {"memory": "2G", "cpu": "100%", "wall": "30m"},
-}
 #: The page's example of an escalation.
 ESCALATE: dict[str, Any] = {"shell": {"allow": ["git"], "args": {"git": {"escalate": ["push*"]}}}}
 PUSH = ["git", "push", "origin", "HEAD:refs/heads/main"]

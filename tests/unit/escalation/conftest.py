@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from axonkernel.errors import AuditError
 from axonkernel.escalation import Question
 from axonkernel.policy.request import Decision, Request
+from unit.memory import MemoryAudit
 
 
 class FakeClock:
@@ -20,23 +20,6 @@ class FakeClock:
 
     def __call__(self) -> float:
         return self.now_s
-
-
-class MemoryAudit:
-    """Records kept in a list; ``broken`` makes the next ones fail."""
-
-    def __init__(self) -> None:
-        self.records: list[dict[str, Any]] = []
-        self.broken = False
-
-    def record(self, kind: str, /, **fields: Any) -> str:
-        if self.broken:
-            raise AuditError("full")
-        self.records.append({"kind": kind, **fields})
-        return str(len(self.records))
-
-    def kinds(self) -> list[str]:
-        return [record["kind"] for record in self.records]
 
 
 @pytest.fixture

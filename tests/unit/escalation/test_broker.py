@@ -9,7 +9,8 @@ import pytest
 
 from axonkernel.errors import AuditError
 from axonkernel.escalation import Answer, Broker, Callback, Headless, Question
-from tests.unit.escalation.conftest import FakeClock, MemoryAudit
+from tests.unit.escalation.conftest import FakeClock
+from unit.memory import MemoryAudit
 
 AskFor = Callable[..., Question]
 

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from axonkernel import Agent, Kernel, PolicyDenied, PolicyError, WritePath, define_agent
-from tests.unit.kernel.conftest import MemoryAudit
+from unit.memory import MemoryAudit
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -14,7 +14,7 @@ from axonkernel import Kernel, PolicyDenied, ReadPath, Request, Secret, ToolErro
 from axonkernel.audit import verify
 from axonkernel.errors import AuditError
 from axonkernel.tools import builtin_tools
-from tests.unit.kernel.conftest import MemoryAudit
+from unit.memory import MemoryAudit
 
 Make = Callable[..., Kernel]
 

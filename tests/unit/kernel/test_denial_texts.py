@@ -18,7 +18,7 @@ from axonkernel.escalation import Callback
 from axonkernel.policy.explain import agent_text
 from axonkernel.policy.request import CODES, Decision
 from axonkernel.tools import builtin_tools
-from tests.unit.kernel.conftest import MemoryAudit
+from unit.memory import MemoryAudit
 
 Make = Callable[..., Kernel]
 Call = Callable[[Kernel], Any]

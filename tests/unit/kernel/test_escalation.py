@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from axonkernel import EscalationDenied, Kernel, PolicyDenied
 from axonkernel.escalation import Answer, Callback, Question
-from tests.unit.kernel.conftest import MemoryAudit
+from unit.memory import MemoryAudit
 
 Make = Callable[..., Kernel]
 

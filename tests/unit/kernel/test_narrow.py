@@ -12,7 +12,7 @@ import anyio.to_thread
 import pytest
 
 from axonkernel import Kernel, PolicyDenied, PolicyError, Request, ToolError
-from tests.unit.kernel.conftest import MemoryAudit
+from unit.memory import MemoryAudit
 
 Make = Callable[..., Kernel]
 

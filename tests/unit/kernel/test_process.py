@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from axonkernel import Kernel, LimitExceeded, PolicyDenied, ToolError
-from tests.unit.kernel.conftest import MemoryAudit
+from unit.memory import MemoryAudit
 
 Make = Callable[..., Kernel]
 

@@ -10,7 +10,7 @@ import pytest
 
 from axonkernel import Kernel, PolicyDenied
 from axonkernel.policy.request import Request
-from tests.unit.kernel.conftest import MemoryAudit
+from unit.memory import MemoryAudit
 
 Make = Callable[..., Kernel]
 

@@ -20,21 +20,7 @@ from axonkernel.policy.model import (
     ToolRules,
 )
 from axonkernel.policy.parse import collect, parse, unparse
-
-SAMPLE = {
-    "isolation": "auto",
-    "fs": {"read": ["./src", "./package.json"], "write": ["./output"]},
-    "net": {"allow": ["api.github.com:443"], "dns": "allowlist"},
-    "shell": {
-        "allow": ["git", "bun"],
-        "args": {"git": {"deny": ["push --force*"]}},
-        "raw": False,
-        "spawn": False,
-    },
-    "env": {"allow": ["GITHUB_TOKEN"]},
-    "tools": {"fs": {"read": True, "remove": False}, "*": "escalate"},
-    "limits": {"memory": "2G", "cpu": "100%", "wall": "30m"},
-}
+from unit.sample import SAMPLE
 
 
 def read(data: dict[str, Any]) -> Policy:
