@@ -7,6 +7,7 @@ cached and sent to the warden.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "NetPlan",
     "PostureField",
     "decode_plan",
+    "posture_line",
 ]
 
 MountKind = Literal[
@@ -90,6 +92,14 @@ class PostureField(NamedTuple):
     state: Literal["enforced", "mediator only", "unenforced", "open", "unrestricted"]
     by: str = ""
     note: str = ""
+
+
+def posture_line(posture: Iterable[PostureField]) -> str:
+    """The posture as one line: each state with its fields."""
+    states: dict[str, list[str]] = {}
+    for row in posture:
+        states.setdefault(row.state, []).append(row.field)
+    return "; ".join(f"{state}: {', '.join(fields)}" for state, fields in states.items())
 
 
 class BoxPlan(NamedTuple):

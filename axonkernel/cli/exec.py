@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField
+from axonkernel.box.model import BoxPlan, BoxResult, Command, posture_line
 
 if TYPE_CHECKING:
     from axonkernel.box.bare import BareProcess
@@ -137,7 +137,7 @@ def _run(options: Options) -> int:
     warden = _warden()
     plan = _plan(options)
     if "--quiet" not in options.flags:
-        _announce(plan.posture)
+        sys.stderr.write(f"axonkernel: {posture_line(plan.posture)}\n")
     for warning in plan.warnings:
         sys.stderr.write(f"axonkernel: {warning}\n")
     sys.stderr.flush()
@@ -215,14 +215,6 @@ def _content(path: str | None) -> list[object]:
 
     source = read_source(path)
     return [source.path, source.digest]
-
-
-def _announce(posture: tuple[PostureField, ...]) -> None:
-    states: dict[str, list[str]] = {}
-    for row in posture:
-        states.setdefault(row.state, []).append(row.field)
-    line = "; ".join(f"{state}: {', '.join(fields)}" for state, fields in states.items())
-    sys.stderr.write(f"axonkernel: {line}\n")
 
 
 def _tell_status(options: Options, plan: BoxPlan, result: BoxResult) -> None:

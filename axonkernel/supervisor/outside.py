@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, evolve, frozen
 
-from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField
+from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField, posture_line
 from axonkernel.errors import AxonError, BoxError
 from axonkernel.policy.model import Policy
 
@@ -205,11 +205,7 @@ def _grants(hello: dict[str, Any]) -> BoxGrants:
 
 def _announce(posture: tuple[PostureField, ...], warnings: tuple[str, ...]) -> None:
     """One line of posture, and what the reader should know, on stderr."""
-    states: dict[str, list[str]] = {}
-    for row in posture:
-        states.setdefault(row.state, []).append(row.field)
-    summary = "; ".join(f"{state}: {', '.join(fields)}" for state, fields in states.items())
-    lines = [summary, *warnings]
+    lines = [posture_line(posture), *warnings]
     sys.stderr.write("".join(f"{_PREFIX}{line}\n" for line in lines))
     sys.stderr.flush()
 
