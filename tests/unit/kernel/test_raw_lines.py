@@ -34,7 +34,8 @@ def test_one_denied_command_stops_the_whole_line(make: Make, ws: Path, join: str
     for line in (f"touch m{join}mkdir n", f"mkdir n{join}touch m"):
         assert _denied(kernel, line) == "shell.program"
     assert not (ws / "m").exists() and not (ws / "n").exists()
-    kernel.process.run_sync(f"touch m{join}true", raw=True)
+    # What bash was not told to wait for ends with the call.
+    kernel.process.run_sync(f"touch m{join}true\nwait", raw=True)
     assert (ws / "m").exists()
 
 
