@@ -93,6 +93,7 @@ class _Collector:
             return
         if hidden or (self._profile.kind == "wrapper" and read.unknown):
             self.runs.append(Run("", unseen=True))
+        if hidden:
             return
         self._base = below(self._base, self._folder) if self._folder else self._base
         self._operands(grammar, read, mode, lifts)

@@ -30,17 +30,16 @@ class Read:
     Arguments:
         given: the options that matter, or all of them, in order.
         operands: the other words; from the first one on when the grammar stops there.
-        unknown: the first option that the table does not know, or "".
-        shortened: the first long name that was not written out, or "".
+        unknown: the first option that the table does not know, or a shortened one where the
+            program may take it for another; or "".
     """
 
-    __slots__ = ("_every", "given", "operands", "shortened", "unknown")
+    __slots__ = ("_every", "given", "operands", "unknown")
 
     def __init__(self, every: bool) -> None:
         self.given: list[Given] = []
         self.operands: list[str] = []
         self.unknown = ""
-        self.shortened = ""
         self._every = every
 
     def add(self, option: Option, value: str | None, words: Argv = ()) -> None:
@@ -132,10 +131,11 @@ def _long(grammar: Grammar, words: Argv, at: int, read: Read) -> int:
     option = grammar.options.get(name)
     if option is None:
         option = grammar.abbreviated(name)
-        read.shortened = read.shortened or name
-    if option is None or (not grammar.abbreviates and read.shortened):
-        read.unknown = read.unknown or name
-        return 1
+        if option is None or not grammar.abbreviates:
+            read.unknown = read.unknown or name
+        # Where that is not sure, it must not be what makes a wrapper run nothing.
+        if option is None or (option.role == "ends" and not grammar.abbreviates):
+            return 1
     if joined:
         read.add(option, value)
         return 1
