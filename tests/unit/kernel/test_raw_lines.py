@@ -30,7 +30,7 @@ def _denied(kernel: Kernel, line: str, **options: Any) -> str:
 @pytest.mark.parametrize("join", _JOINS)
 def test_one_denied_command_stops_the_whole_line(make: Make, ws: Path, join: str) -> None:
     """Nothing of it runs, not even what is allowed; without it the same line runs (PM-01)."""
-    kernel = make(_raw("touch", "true"))
+    kernel = make(_raw("touch", "true", "wait"))
     for line in (f"touch m{join}mkdir n", f"mkdir n{join}touch m"):
         assert _denied(kernel, line) == "shell.program"
     assert not (ws / "m").exists() and not (ws / "n").exists()
