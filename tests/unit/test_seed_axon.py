@@ -139,7 +139,8 @@ def test_the_full_posture_needs_linux(
 ) -> None:
     """Seed: "If you want the full posture, run on Linux": strict refuses elsewhere, saying so."""
     with on_platform(monkeypatch, "darwin"):
-        kernel = make({"isolation": "strict", "fs": {"read": ["."]}})
+        policy = {"fs": {"read": ["."]}, "shell": {"allow": ["touch"]}}
+        kernel = make({"isolation": "strict", "default": "deny", **policy})
         monkeypatch.setenv("XDG_CACHE_HOME", str(ws / "cache"))
         with pytest.raises(IsolationUnavailable, match="run on Linux"):
             kernel.process.run_sync(["touch", str(ws / "mark")])
