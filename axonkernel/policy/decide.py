@@ -171,7 +171,8 @@ class Ruleset:
         except ValueError as error:
             return malformed(request.host[:300], str(error)[:600])
         if not 1 <= request.port <= 65535 or request.protocol not in ("tcp", "udp"):
-            return malformed(request.host, "a port is 1 to 65535, a protocol tcp or udp")
+            detail = "write HOST:PORT or [IPV6]:PORT, a port of 1 to 65535, and /udp for UDP"
+            return malformed(request.host[:300], detail)
         if self.net is None:
             return _open("net.host", "$.net", request.host)
         decision = self.net.judge(request, target)

@@ -12,8 +12,9 @@ A request is a frozen copy of what was asked: what was decided is what is shown 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from attrs import field, frozen
 
@@ -165,6 +166,7 @@ class ConnectRequest:
     """A destination to reach: a host name or literal address, a port, a protocol.
 
     Arguments:
+        port: 1 to 65535; -1 where what was asked is not well formed.
         address: what the name was resolved to, once that is known. A granted name brings no
             private address, and no address that is denied.
     """
@@ -177,6 +179,8 @@ class ConnectRequest:
     @property
     def action(self) -> str:
         """The request in the asker's words, for denials and prompts."""
+        if self.port < 0:
+            return f"connect {self.host}"  # not well formed, and shown as it was asked
         host = f"[{self.host}]" if ":" in self.host else self.host
         suffix = "/udp" if self.protocol == "udp" else ""
         return f"connect {host}:{self.port}{suffix}"
@@ -237,6 +241,12 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
     """The strictest of one or more decisions; the first of equals."""
     return max(decisions, key=lambda decision: STRICTNESS[decision.verdict])
 
+
+#: A host, or an IPv6 address in brackets; a port; a protocol.
+_DESTINATION: Final = re.compile(
+    r"(?:\[(?P<v6>[^\[\]]*:[^\[\]]*)\]|(?P<host>[^][:/]+))(?::(?P<port>[0-9]{1,5}))?"
+    r"(?:/(?P<protocol>tcp|udp))?"
+)
 
 #: A message carries no more characters of a tool's arguments than this.
 MOST_SPELLED = 200
@@ -300,23 +310,17 @@ class Request:
 
     @staticmethod
     def connect(destination: str) -> ConnectRequest:
-        """``host:port``, ``[v6]:port`` or ``host:port/udp``; port 443 when none is given.
+        """``host:port`` or ``[v6]:port``, and then ``/tcp`` or ``/udp`` if it is said; port
+        443 when none is given.
 
-        Nothing is judged here: a host that is not well formed is kept as it is and denied
-        by ``decide``.
+        Nothing is judged here: any other text is kept whole as the host, with a port that
+        nothing allows, and denied by ``decide``.
         """
-        rest, _, protocol = destination.partition("/")
-        if rest.startswith("["):
-            host, _, port = rest[1:].partition("]")
-            port = port.removeprefix(":")
-        elif rest.count(":") > 1:
-            host, port = rest, ""
-        else:
-            host, _, port = rest.partition(":")
-        number = int(port) if port.isascii() and port.isdigit() and len(port) < 7 else -1
-        return ConnectRequest(
-            host, 443 if port == "" else number, "udp" if protocol == "udp" else "tcp"
-        )
+        match = _DESTINATION.fullmatch(destination)
+        if match is None:
+            return ConnectRequest(destination, -1)
+        protocol: Literal["tcp", "udp"] = "udp" if match["protocol"] == "udp" else "tcp"
+        return ConnectRequest(match["v6"] or match["host"], int(match["port"] or 443), protocol)
 
     @staticmethod
     def env(name: str) -> EnvRequest:
