@@ -49,7 +49,9 @@ def block_of(kind: str, source: str) -> Block:
     if kind == "python":
         # The source goes through standard input: a command line can be read by others.
         # -I: neither the working directory nor the user's site adds to what it imports.
-        return Block("block.python", argv=(sys.executable, "-I", "-"), data=source.encode())
+        # Half a character is refused with the call itself.
+        data = source.encode("utf-8", "surrogatepass")
+        return Block("block.python", argv=(sys.executable, "-I", "-"), data=data)
     if kind == "wasm":
         return Block("block.wasm")
     known = ", ".join(get_args(BlockKind))

@@ -16,6 +16,7 @@ from axonkernel.errors import Fault, PolicyError
 from axonkernel.policy.globs import is_glob
 from axonkernel.policy.model import FsPolicy, Policy
 from axonkernel.policy.protect import DEFAULT_PROTECT
+from axonkernel.policy.wellformed import unencodable
 
 __all__ = [
     "canonical_policy",
@@ -36,15 +37,15 @@ _MOST_PARTS = 4096
 def resolve(path: str, cwd: str = "/") -> str:
     """``path`` as an absolute path without symlinks; the leaf need not exist.
 
-    A path with a NUL byte is joined and returned as it is: no system call takes it, and
-    ``decide`` refuses it.
+    A path that no system call takes (a NUL byte, half a character) is joined and returned as
+    it is: ``decide`` refuses it.
 
     Arguments:
         path: absolute, or relative to ``cwd``. ``~`` is an ordinary character here.
         cwd: absolute folder that a relative path counts from.
     """
     joined = os.path.join(cwd, path)
-    if "\0" in joined:
+    if "\0" in joined or unencodable(joined):
         return joined
     return _real(joined)
 
@@ -53,7 +54,7 @@ def resolve_entry(path: str, cwd: str = "/") -> str:
     """Like :func:`resolve`, but a symlink in the last place is itself meant, not its target."""
     joined = os.path.join(cwd, path)
     folder, name = os.path.split(joined.rstrip("/") or "/")
-    if "\0" in joined or name in ("", ".", ".."):
+    if "\0" in joined or unencodable(joined) or name in ("", ".", ".."):
         return resolve(joined)
     return os.path.join(_real(folder), name)
 

@@ -14,6 +14,8 @@ from typing import Any
 __all__ = ["decide_span", "tool_span"]
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
+#: Registered names are no longer.
+_LONGEST_NAME = 200
 _Starter = Callable[..., AbstractContextManager[Any]]
 
 
@@ -22,6 +24,7 @@ def tool_span(name: str) -> AbstractContextManager[Any]:
     start = _starter()
     if start is None:
         return _NOTHING
+    name = _told(name)
     attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
     return start(f"execute_tool {name}", attributes=attributes)
 
@@ -29,7 +32,12 @@ def tool_span(name: str) -> AbstractContextManager[Any]:
 def decide_span(name: str) -> AbstractContextManager[Any]:
     """A span around one decision; ``set_attribute`` on what it yields, when not None."""
     start = _starter()
-    return _NOTHING if start is None else start(f"axon.decide {name}")
+    return _NOTHING if start is None else start(f"axon.decide {_told(name)}")
+
+
+def _told(name: str) -> str:
+    """A tool's name as asked for, which can be anything: bounded, and with bytes to send."""
+    return name[:_LONGEST_NAME].encode("utf-8", "backslashreplace").decode()
 
 
 @cache

@@ -15,6 +15,7 @@ from axonkernel.errors import AxonError, LimitExceeded, ToolError
 from axonkernel.paths import resolve
 from axonkernel.policy.match import needs_shell, split_words
 from axonkernel.policy.request import Decision, ProcessRequest, ShellRequest
+from axonkernel.policy.wellformed import malformed_name, unencodable
 from axonkernel.process import Call, Located, Place, ProcessResult, Start, needs_box
 from axonkernel.telemetry import tool_span
 
@@ -194,7 +195,7 @@ class Processes:
 
     def _refuse_bad_env(self, request: ProcessRequest | ShellRequest, env: Env) -> None:
         for name, value in (env or {}).items():
-            if not name or "=" in name or "\0" in name + value:
+            if malformed_name(name) or "\0" in value or unencodable(value):
                 raise self._refused(request, "request.malformed", "a variable is not well formed")
 
     def _refuse_one_too_many(self, request: ProcessRequest | ShellRequest, scope: Scope) -> None:

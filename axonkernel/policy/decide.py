@@ -43,7 +43,9 @@ from axonkernel.policy.wellformed import (
     malformed,
     malformed_name,
     too_complex,
+    surroundings_fault,
     tool_fault,
+    unencodable,
 )
 
 __all__ = ["STANDARD_PATH", "BoxGrants", "Judge", "Ruleset", "Stack", "compile"]
@@ -158,8 +160,8 @@ class Ruleset:
         path = request.path
         if len(path) > LONGEST_PATH:
             return too_complex(f"a path of {len(path)} characters")
-        if "\0" in path or not path.startswith("/"):
-            return malformed(path, "a path is absolute and has no NUL")
+        if "\0" in path or not path.startswith("/") or unencodable(path):
+            return malformed(path, "a path is absolute and has no NUL and no half of a character")
         if self.fs is None:
             return _open("fs.write" if request.write else "fs.read", "$.fs", path)
         return self.fs.judge(request)
@@ -193,8 +195,11 @@ class Ruleset:
     def _line(self, request: ShellRequest) -> Decision:
         if len(request.line) > MOST_TEXT:
             return too_complex(f"a line of {len(request.line)} characters")
-        if "\0" in request.line:
-            return malformed(request.line[:200], "a NUL byte")
+        if fault := surroundings_fault(request):
+            return fault
+        text = f"{request.line}{request.cwd}"
+        if "\0" in text or unencodable(text):
+            return malformed(request.line[:200], "a NUL byte, or half a character")
         if any(map(malformed_name, request.env)) or not request.cwd.startswith("/"):
             return malformed(request.line[:200], "a variable's name, or a relative folder")
         if self.shell is None:

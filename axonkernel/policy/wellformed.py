@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from axonkernel.policy.request import Decision, ProcessRequest, ToolRequest
+import json
+import re
+from typing import Final, NoReturn
+
+from axonkernel.policy.request import Decision, ProcessRequest, ShellRequest, ToolRequest
 
 __all__ = [
     "LONGEST_PATH",
@@ -11,7 +15,9 @@ __all__ = [
     "malformed",
     "malformed_name",
     "too_complex",
+    "surroundings_fault",
     "tool_fault",
+    "unencodable",
 ]
 
 #: Caps on what is analysed (DESIGN 5); beyond them a request is denied, in bounded time.
@@ -21,10 +27,22 @@ DEEPEST = 200
 #: Longer than any path a system call takes (PATH_MAX is 4096).
 LONGEST_PATH = 16_384
 
+#: Halves of characters, which no bytes stand for. U+DC80 to U+DCFF stand for single bytes that
+#: are no text (PEP 383), as names of files can have.
+_UNENCODABLE: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+#: JSON text that can hold what only looks like JSON data is read once more.
+_SUSPECT: Final = re.compile(r"\A(?!\{)|NaN|Infinity|\\u[dD]")
+
+
+def unencodable(text: str) -> bool:
+    """Whether no bytes stand for ``text``, so that no system call can take it."""
+    return not text.isascii() and _UNENCODABLE.search(text) is not None
+
 
 def malformed_name(name: str) -> bool:
     """Whether no environment can hold a variable of that name."""
-    return not name or "=" in name or "\0" in name
+    return not name or "=" in name or "\0" in name or unencodable(name)
 
 
 def malformed(subject: str, detail: str) -> Decision:
@@ -37,6 +55,15 @@ def too_complex(detail: str) -> Decision:
     return Decision("deny", "request.too_complex", "builtin:caps", "builtin", "", detail)
 
 
+def surroundings_fault(request: ProcessRequest | ShellRequest) -> Decision | None:
+    """The denial of a call whose folder or variables are too large to analyse, or None."""
+    if len(request.cwd) > LONGEST_PATH:
+        return too_complex(f"a folder of {len(request.cwd)} characters")
+    if request.env and sum(map(len, request.env)) > MOST_TEXT:
+        return too_complex("names of variables")
+    return None
+
+
 def argv_fault(request: ProcessRequest) -> Decision | None:
     """The denial of a list of words no program can be started with, or None."""
     argv = request.argv
@@ -47,15 +74,19 @@ def argv_fault(request: ProcessRequest) -> Decision | None:
     text = "".join(argv)
     if len(text) > MOST_TEXT or len(argv[0]) > LONGEST_PATH:
         return too_complex(f"{len(text)} characters")
+    if fault := surroundings_fault(request):
+        return fault
     if request.env and any(map(malformed_name, request.env)):
         return malformed(argv[0], "a name that no environment can hold")
-    if "\0" in f"{text}{request.cwd}{request.resolved}" or not request.cwd.startswith("/"):
-        return malformed(argv[0], "a NUL byte, or a working directory that is not absolute")
+    text = f"{text}{request.cwd}{request.resolved}"
+    if "\0" in text or unencodable(text) or not request.cwd.startswith("/"):
+        return malformed(argv[0], "a NUL, half a character, or a folder that is not absolute")
     return None
 
 
 def tool_fault(request: ToolRequest) -> Decision | None:
-    """The denial of a tool call with a NUL, or too large or deep to analyse; or None."""
+    """The denial of a tool call that is no JSON data, or has a NUL or half a character, or is
+    too large or deep to analyse; or None."""
     args = request.args
     if len(args) > MOST_TEXT or len(request.name) > LONGEST_PATH:
         return too_complex(f"{len(args)} characters of arguments")
@@ -64,7 +95,26 @@ def tool_fault(request: ToolRequest) -> Decision | None:
     # JSON spells NUL as an escape; an escaped backslash in front is not one.
     if "\0" in request.name or "\0" in args or "\\u0000" in args.replace("\\\\", ""):
         return malformed(request.name.replace("\0", ""), "a NUL byte")
+    if unencodable(request.name) or unencodable(args):
+        return malformed(request.name, "half a character")
+    if _SUSPECT.search(args) and (fault := _data_fault(args)):
+        return malformed(request.name, fault)
     return None
+
+
+def _data_fault(args: str) -> str:
+    """What keeps JSON text from being the arguments of a call; "" when nothing does."""
+    try:
+        data = json.loads(args, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        return f"no JSON data: {error}"
+    if not isinstance(data, dict):
+        return "arguments are given by name"
+    return "half a character" if unencodable(json.dumps(data, ensure_ascii=False)) else ""
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _depth(text: str) -> int:

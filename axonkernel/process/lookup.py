@@ -9,6 +9,7 @@ from attrs import frozen
 
 from axonkernel.box.find import find_program, search_path
 from axonkernel.policy.model import Policy
+from axonkernel.policy.wellformed import unencodable
 
 __all__ = ["Located", "Lookup"]
 
@@ -42,9 +43,9 @@ class Lookup:
 
     def find(self, word: str, cwd: str) -> Located:
         """What ``word`` names: a bare name on the PATH, or a path from ``cwd``."""
-        if not word or "\0" in word:
-            return Located(word, None)
         name = os.path.join(cwd, word) if "/" in word else word
+        if not word or "\0" in name or unencodable(name):
+            return Located(word, None)
         program = find_program(name, self.path)
         if program is None:
             return Located(name, None)
