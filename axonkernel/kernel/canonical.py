@@ -12,6 +12,7 @@ from axonkernel.paths import resolve
 from axonkernel.policy.commands import SimpleCommand, commands_of
 from axonkernel.policy.request import (
     AnyRequest,
+    Decision,
     PathRequest,
     ProcessRequest,
     ShellRequest,
@@ -19,7 +20,7 @@ from axonkernel.policy.request import (
 )
 from axonkernel.policy.rules.opened import path_of
 from axonkernel.policy.shell import LineFault
-from axonkernel.policy.wellformed import MOST_TEXT
+from axonkernel.policy.wellformed import MOST_TEXT, malformed, unencodable
 from axonkernel.process import Lookup
 from axonkernel.tools import ToolRegistry
 
@@ -53,6 +54,22 @@ class Canonical:
             return self._tool(request)
         return request
 
+    def misfit(self, request: AnyRequest) -> Decision | None:
+        """The denial of a tool call whose arguments do not fit the tool, or None.
+
+        What it touches cannot be told, and so not judged. A call of it fails with ToolError,
+        once the rules about its name let it through.
+        """
+        if not isinstance(request, ToolRequest) or request.subjects:
+            return None
+        tool = self.tools.get(request.name)
+        try:
+            if tool is not None:
+                tool.bind(json.loads(request.args), self.cwd)
+        except (ToolError, ValueError, TypeError, RecursionError) as error:
+            return malformed(request.name, f"the arguments do not fit the tool: {error}")
+        return None
+
     def _process(self, request: ProcessRequest) -> ProcessRequest:
         cwd = resolve(request.cwd, self.cwd)
         found = self.lookup.find(request.argv[0], cwd) if request.argv else None
@@ -61,7 +78,7 @@ class Canonical:
     def _line(self, request: ShellRequest) -> ShellRequest:
         """The files behind the programs and redirections of a line that can be read."""
         request = evolve(request, cwd=resolve(request.cwd, self.cwd), files=())
-        if len(request.line) > MOST_TEXT or "\0" in request.line:
+        if len(request.line) > MOST_TEXT or "\0" in request.line or unencodable(request.line):
             return request  # not looked at: it is denied
         files: dict[str, str] = {}
         with suppress(LineFault):
@@ -85,5 +102,5 @@ class Canonical:
             return request
         try:
             return tool.bind(json.loads(request.args), self.cwd).request
-        except (ToolError, ValueError, TypeError):
+        except (ToolError, ValueError, TypeError, RecursionError):
             return request  # arguments that do not fit: only the name can be judged

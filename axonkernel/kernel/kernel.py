@@ -21,7 +21,7 @@ from axonkernel.kernel.posture import posture_of
 from axonkernel.kernel.processes import Processes
 from axonkernel.kernel.scope import Scope, active, entered
 from axonkernel.policy.model import Policy
-from axonkernel.policy.request import AnyRequest, Decision, Request
+from axonkernel.policy.request import AnyRequest, Decision, Request, strictest
 from axonkernel.process import ProcessResult
 from axonkernel.telemetry import tool_span
 from axonkernel.tools import Tool, ToolRegistry, builtin_tools
@@ -125,7 +125,9 @@ class Kernel:
 
     def check(self, request: AnyRequest) -> Decision:
         """The decision about ``request`` as it would be made now. Nothing runs or is asked."""
-        return self.decide(self._core.canonical(request))
+        decision = self.decide(self._core.canonical(request))
+        misfit = self._core.canonical.misfit(request)
+        return decision if misfit is None else strictest((decision, misfit))
 
     def decide(self, request: AnyRequest) -> Decision:
         """:meth:`check` for a request that is canonical already."""
@@ -149,7 +151,9 @@ class Kernel:
         """Why ``request`` is decided as it is; for the operator, never for the agent."""
         from axonkernel.policy.explain import explain
 
-        return explain(self._scope().stack, self._core.canonical(request))
+        explained = explain(self._scope().stack, self._core.canonical(request))
+        misfit = self._core.canonical.misfit(request)
+        return explained if misfit is None else explained.denied(misfit)
 
     def posture(self) -> tuple[PostureField, ...]:
         """Which declared field is held by what, in this kernel."""

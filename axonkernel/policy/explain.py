@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from axonkernel.errors import PolicyDenied
 from axonkernel.policy.change import Change
 from axonkernel.policy.commands import SimpleCommand, commands_of
 from axonkernel.policy.decide import Ruleset, Stack
 from axonkernel.policy.hints import changes
-from axonkernel.policy.request import RETRYABLE, AnyRequest, Decision, Match, ShellRequest
+from axonkernel.policy.request import (
+    RETRYABLE,
+    AnyRequest,
+    Decision,
+    Match,
+    ShellRequest,
+    strictest,
+)
 
 __all__ = ["Explanation", "agent_text", "explain"]
 
@@ -45,6 +52,10 @@ class Explanation:
     def wins(self, match: Match) -> bool:
         """Whether a rule is the one that decided."""
         return match.rule == self.decision.rule and match.layer == self.decision.layer
+
+    def denied(self, decision: Decision) -> Explanation:
+        """This explanation where ``decision``, a denial, holds as well and no policy lifts it."""
+        return evolve(self, decision=strictest((self.decision, decision)), changes=())
 
     def as_dict(self) -> dict[str, Any]:
         """The explanation as JSON data."""

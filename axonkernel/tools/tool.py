@@ -88,7 +88,7 @@ class Tool:
             # could stand for the working directory.
             absent = value is None and self.signature.parameters[name].default is None
             if kind is None or kind.kind is None or absent:
-                arguments[name] = shown[name] = _frozen(value)
+                arguments[name] = shown[name] = self._frozen(name, value)
             elif kind.kind == "secret":
                 arguments[name], shown[name] = value, _hidden(value)
             else:
@@ -119,6 +119,14 @@ class Tool:
         if kind.kind == "argv" and needs_shell(text):
             raise ToolError(self.name, f"{name} needs a shell to split it; give a list of words")
         return text
+
+    def _frozen(self, name: str, value: Any) -> Any:
+        if type(value) in _PLAIN_TYPES:
+            return value
+        try:
+            return copy.deepcopy(value)
+        except Exception as error:  # the value's own code, or nesting that is too deep
+            raise ToolError(self.name, f"{name} cannot be copied: {error}") from None
 
     def _text(self, name: str, value: Any) -> str:
         if isinstance(value, os.PathLike):
@@ -207,10 +215,6 @@ def _one_spelling(text: str) -> str:
         return str(parse_url(text))
     except ValueError:
         return text
-
-
-def _frozen(value: Any) -> Any:
-    return value if type(value) in _PLAIN_TYPES else copy.deepcopy(value)
 
 
 def _hidden(value: Any) -> str:
