@@ -47,6 +47,27 @@ def test_a_folder_is_no_policy(shell: Shell) -> None:
     assert "folder.toml: 1 fault\n  $: not a regular file" in ended.err
 
 
+@pytest.mark.parametrize("options", [(), ("--policy", "policy.toml")], ids=["found", "named"])
+@pytest.mark.parametrize("kind", ["fifo", "device", "huge"])
+def test_what_is_no_policy_file_is_not_waited_for(
+    shell: Shell, kind: str, options: tuple[str, ...]
+) -> None:
+    """A FIFO nobody writes to, an endless device, a huge file: told at once, as by check."""
+    path = shell.folder / "policy.toml"
+    if kind == "fifo":
+        os.mkfifo(path, 0o600)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_bytes(b"#" * (1024 * 1024 + 1))
+        path.chmod(0o600)
+    checked = shell.axonkernel("check", *options)
+    code, out, err = exec_with(shell, *options)
+    assert (code, out) == (checked.code, checked.out) == (78, "")
+    assert err == checked.err.replace("axonkernel check:", "axonkernel exec:")
+    assert ("larger than" if kind == "huge" else "not a regular file") in err
+
+
 @pytest.mark.parametrize("value", ["9", "99999999999999999999", "x", "\N{SUPERSCRIPT TWO}", "-1"])
 def test_a_status_that_cannot_be_told_is_wrong_usage(shell: Shell, value: str) -> None:
     """Found out before the command runs, not when it has ended."""
