@@ -298,7 +298,7 @@ def _expand(patterns: tuple[str, ...], grants: Iterable[str]) -> Iterator[Entry]
     others: list[Test] = []
     for pattern in patterns:
         if not is_glob(pattern):
-            yield entry_of(os.path.realpath(unescape(pattern)))
+            yield entry_of(_real(unescape(pattern)))
         elif is_glob(last := posixpath.basename(pattern)):
             others.append(path_glob(pattern))
         else:
@@ -308,7 +308,15 @@ def _expand(patterns: tuple[str, ...], grants: Iterable[str]) -> Iterator[Entry]
     for path in _walk(grants):
         tests = (*by_name.get(posixpath.basename(path), ()), *others)
         if any(matches(path) for matches in tests):
-            yield entry_of(os.path.realpath(path))
+            yield entry_of(_real(path))
+
+
+def _real(path: str) -> str:
+    """Links followed. Raises BoxError when one is exchanged at this very moment."""
+    try:
+        return os.path.realpath(path)
+    except OSError as error:
+        raise BoxError("mounts", f"{path}: {error.strerror}") from error
 
 
 def _other_names(denied: Iterable[Entry], grants: Iterable[str]) -> Iterator[Entry]:

@@ -40,6 +40,7 @@ __all__ = ["serve"]
 #: How often the memory counters are looked at while a scope holds the box (seconds).
 _COUNTERS_EVERY_S = 0.2
 _MAP_WITHIN_S = 5.0
+_UNMADE = "bwrap ended before the box was made (see its message)"
 #: What the launch itself answers with when nothing ran, as env(1) and `docker run` do.
 _EXIT_CODES = {NOT_FOUND: 127, NOT_EXECUTABLE: 126}
 
@@ -62,6 +63,7 @@ class _Warden:
         self.command = command
         self.bwrap = Spawned(0, -1, -1)
         self.init = 0  # the box's pid 1, as seen from outside
+        self.mounted = False
         self.agent = 0
         self.parked = 0
         self.link: Link | None = None
@@ -134,6 +136,8 @@ class _Warden:
         os.write(self.bwrap.hold, b"1")
         os.close(self.bwrap.hold)
         pid = gate.await_exec(self.init, self.reaped, self._require_program)
+        if pid is None and not self.mounted:
+            raise BoxError("mounts", _UNMADE)
         if pid is None:
             name = self.command.argv[0]
             raise BoxError(NOT_EXECUTABLE, f"{name}: its interpreter or loader is not in the box")
@@ -148,6 +152,7 @@ class _Warden:
 
     def _require_program(self, pid: int) -> None:
         """Say why the program cannot be executed, while its files can be seen."""
+        self.mounted = True
         env = dict(self.plan.env if self.command.env is None else self.command.env)
         cwd = self.plan.cwd if self.command.cwd is None else self.command.cwd
         root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -289,7 +294,7 @@ def _child_pid(status: int) -> int:
     while b"}" not in text:
         part = os.read(status, 4096)
         if not part:
-            raise BoxError("mounts", "bwrap ended before the box was made (see its message)")
+            raise BoxError("mounts", _UNMADE)
         text += part
     return int(json.loads(text[: text.index(b"}") + 1])["child-pid"])
 
