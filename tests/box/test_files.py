@@ -459,3 +459,21 @@ def test_ten_thousand_grants_are_no_trouble_for_the_command_line(box: Boxed) -> 
     grants = [word for n in range(300) for word in ("--read", f"./f{n}")]
     answers = box.attempts(["read", "f299"], ["read", "a.txt"], grants=["--read", ".", *grants])
     assert answers == ["299", "text of a"]
+
+
+def test_more_masks_than_a_box_takes_are_told(box: Boxed) -> None:
+    """A pattern that matches 3,000 files is refused with what to do, and nothing ran; denying
+    their folder works, and so does a pattern that matches few."""
+    folder = box.project / "many"
+    folder.mkdir()
+    for n in range(3000):
+        (folder / f"{n}.key").write_text(KEY)
+    touch = ["/usr/bin/touch", "out/ran"]
+    writes = ["--write", "./out", "--read", "."]
+    run = box.exec(*writes, "--deny", "./many/*.key", command=touch)
+    assert (run.code, run.out) == (125, b"")
+    assert "more than a box takes" in run.err and "deny folders instead" in run.err
+    assert "Traceback" not in run.err and not (box.project / "out/ran").exists()
+    for pattern in ("./many", "./many/11*.key"):
+        answers = box.attempts(["read", "many/11.key"], grants=[*writes, "--deny", pattern])
+        assert answers == ["EACCES"]

@@ -157,6 +157,49 @@ def test_a_signal_without_a_handler_ends_the_program(box: Boxed) -> None:
         assert process.wait(20) == 128 + signal.SIGTERM
 
 
+STUBBORN = """
+import os, signal, time
+for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"):
+    signal.signal(getattr(signal, name), lambda number, frame: open(f"out/{number}", "w"))
+if os.fork() == 0: os.setsid()
+open("out/ready", "w")
+while True:
+    with open("out/beat", "a") as file: file.write("x")
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("first", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"])
+@pytest.mark.parametrize("second", ["SIGTERM", "SIGINT"])
+def test_asked_twice_a_box_ends(box: Boxed, first: str, second: str) -> None:
+    """A program that takes no notice lives on after the first signal; the second ends it and
+    all it has forked, whatever it does about it."""
+    with box.started(*SHELL, command=[PYTHON, "-ISc", STUBBORN]) as process:
+        wait_for(box.project / "out/ready", process)
+        process.send_signal(getattr(signal, first))
+        wait_for(box.project / f"out/{int(getattr(signal, first))}", process)
+        assert process.poll() is None and beats_on(box)
+        process.send_signal(getattr(signal, second))
+        assert process.wait(20) == 137
+    assert is_gone(box)
+
+
+def test_other_signals_do_not_count(box: Boxed) -> None:
+    """Any number of SIGUSR1 is no request to end, nor is one of those with them."""
+    code = STUBBORN.replace('("SIGTERM"', '("SIGUSR1", "SIGTERM"')
+    with box.started(*SHELL, command=[PYTHON, "-ISc", code]) as process:
+        wait_for(box.project / "out/ready", process)
+        for number in (signal.SIGUSR1, signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM):
+            told = box.project / f"out/{int(number)}"
+            told.unlink(missing_ok=True)
+            process.send_signal(number)
+            wait_for(told, process)
+        assert process.poll() is None and beats_on(box)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 137
+    assert is_gone(box)
+
+
 BACKGROUND = """
 import os, sys, time
 if os.fork() == 0:
@@ -222,10 +265,15 @@ def kill_at(box: Boxed, delay_s: float, *options: str) -> None:
         time.sleep(delay_s)
         process.kill()
         process.wait()
-        deadline = time.monotonic() + 2
-        while (alive := below(box)) and time.monotonic() < deadline:
-            time.sleep(0.02)
-    assert not alive and not beats_on(box)
+        assert is_gone(box)
+
+
+def is_gone(box: Boxed) -> bool:
+    """Whether the box and what watched it end within two seconds."""
+    deadline = time.monotonic() + 2
+    while (alive := below(box)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive and not beats_on(box)
 
 
 def below(box: Boxed) -> list[str]:

@@ -197,6 +197,40 @@ def test_programs_in_unusual_places(
     assert twin in (MISSING, "EACCES")
 
 
+def managed(root: Path) -> str:
+    """A version manager's shims for a program that reads a file beside its bin folder."""
+    version = root / "env/versions/9.9"
+    (version / "lib").mkdir(parents=True)
+    (version / "lib/greeting").write_text("said")
+    script(
+        version / "bin/tool",
+        '#!/bin/sh\nread -r line < "${0%/bin/*}/lib/greeting"; printf %s "$line"\n',
+    )
+    (root / "env/version").write_text("9.9\n")
+    script(root / "env/shims/tool", "#!/bin/sh\necho the shim itself\n")
+    return str(root / "env/shims")
+
+
+def test_shims_without_a_program_wall(box: Boxed) -> None:
+    """Where ``shell`` is left open and ``fs`` is not, a version manager's program works: its
+    real folder is on PATH, and its libraries are there, as its own."""
+    env = {"PATH": f"{managed(box.root)}:/usr/bin:/bin"}
+    policy = box.root / "p.toml"
+    policy.write_text(f'[fs]\nread = ["{box.project}"]\n')
+    run = box.exec("--policy", policy, command=["tool"], env=env)
+    assert (run.code, run.text) == (0, "said"), run.err
+    (said, path) = box.attempts(
+        ["spawn", "tool"], ["spawn", "sh", "-c", "command -v tool"],
+        grants=["--policy", policy], env=env,
+    )  # fmt: skip
+    assert said[:2] == [0, "said"]
+    assert path[1].strip() == f"{box.root}/env/versions/9.9/bin/tool"
+    (shims,) = box.attempts(
+        ["names", f"{box.root}/env/shims"], grants=["--policy", policy], env=env
+    )
+    assert shims == MISSING
+
+
 def test_a_folder_the_agent_writes_names_no_program(box: Boxed) -> None:
     """A program planted in a writable folder of PATH does not stand in for the allowed one
     (PM-04)."""
