@@ -76,12 +76,18 @@ def _command(words: tuple[Word, ...]) -> Effect:
 
 
 def _runs(words: tuple[Word, ...]) -> Effect:
-    """``exec``, ``builtin``: what follows is a command, unless options come first."""
+    """``exec``, ``builtin``: what follows is a command.
+
+    Behind options it may be found elsewhere or get another name, so it is hidden as well.
+    """
     if not words:
         return _NOTHING
-    if not words[0].known or words[0].text.startswith("-"):
+    at = 0
+    while at < len(words) and words[at].known and words[at].text.startswith("-"):
+        at += 2 if words[at].text.endswith("a") else 1  # exec -a NAME
+    if at >= len(words) or not words[at].known:
         return _HIDES
-    return Effect(inner=1)
+    return Effect(hides=at > 0, inner=at + 1)
 
 
 def _declare(words: tuple[Word, ...]) -> Effect:
