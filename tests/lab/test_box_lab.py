@@ -406,13 +406,17 @@ print(alone, together)
 """
 
 
+def together(lab: SystemdLab, text: str) -> subprocess.CompletedProcess[str]:
+    folder = lab.folder()
+    lab.put(f"{folder}/together.py", text)
+    argv = [sys.executable, f"{folder}/together.py", f"{folder}/audit"]
+    return lab.run(argv, cwd=folder, env={"PYTHONPATH": str(REPOSITORY)}, timeout_s=60)
+
+
 def test_all_calls_of_one_kernel_share_its_limits(lab: SystemdLab) -> None:
     """Two programs that fit one after the other do not fit together: one slice holds both, and
     it is gone with the kernel."""
-    folder = lab.folder()
-    lab.put(f"{folder}/together.py", TOGETHER)
-    argv = [sys.executable, f"{folder}/together.py", f"{folder}/audit"]
-    ended = lab.run(argv, cwd=folder, timeout_s=60)
+    ended = together(lab, TOGETHER)
     assert ended.stdout.startswith("[0, 0] ") and "memory" in ended.stdout, ended
     left = lab.run(["systemctl", "list-units", "--plain", "--no-legend", "axonkernel_*"])
     assert left.stdout == ""
@@ -422,7 +426,5 @@ def test_slices_of_killed_kernels_are_swept(lab: SystemdLab) -> None:
     """A kernel that could not clean up leaves a slice; the next one with limits stops it."""
     gone = "axonkernel_999999x00.slice"
     lab.run(["systemctl", "start", gone])
-    folder = lab.folder()
-    lab.put(f"{folder}/together.py", TOGETHER.replace("1.5", "0"))
-    lab.run([sys.executable, f"{folder}/together.py", f"{folder}/audit"], cwd=folder, timeout_s=60)
+    together(lab, TOGETHER.replace("1.5", "0"))
     assert lab.run(["systemctl", "is-active", gone]).stdout == "inactive\n"
