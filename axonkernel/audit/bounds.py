@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["LONGEST_TEXT", "MOST_BYTES", "bounded", "cut"]
+__all__ = ["LONGEST_TEXT", "MOST_BYTES", "abridged", "bounded", "cut"]
 
 #: Characters of one string; what is written in as many characters is kept as it is.
 LONGEST_TEXT = 4096
@@ -44,19 +44,31 @@ def bounded(entry: Mapping[str, Any]) -> str:
     text = _written(entry)
     if len(text) <= LONGEST_TEXT:
         return text  # the usual case: nothing in it can be longer than the whole
+    return _written(abridged(entry, MOST_BYTES))
+
+
+def abridged(data: Mapping[str, Any], most_bytes: int) -> dict[str, Any]:
+    """``data`` cut so that its JSON text has at most ``most_bytes``, no less than
+    :data:`MOST_BYTES`."""
+    kept: dict[str, Any] = {}
     for limits in _LIMITS:
-        text = _written(_fields(entry, limits, limits.levels))
-        if len(text) <= MOST_BYTES:
+        kept = _fields(data, limits, limits.levels)
+        if len(_written(kept)) <= most_bytes:
             break
-    return text
+    return kept
 
 
 def cut(text: str, most: int = LONGEST_TEXT) -> str:
-    """``text``, or its first ``most`` characters with a note of what the whole was."""
+    """``text``, or its head with a note of what the whole was.
+
+    Both together have ``most`` characters, so that what was cut is not cut again (half of
+    ``most`` and the note where that is too few).
+    """
     if len(text) <= most:
         return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{text[:most]}... [cut: {len(text)} characters, sha256 {digest}]"
+    note = f"... [cut: {len(text)} characters, sha256 {digest}]"
+    return text[: max(most - len(note), most // 2)] + note
 
 
 def _kept(value: Any, limits: _Limits, levels: int) -> Any:

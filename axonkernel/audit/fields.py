@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from axonkernel.audit.bounds import abridged
 from axonkernel.policy.request import (
     AnyRequest,
     ConnectRequest,
@@ -12,13 +13,39 @@ from axonkernel.policy.request import (
     PathRequest,
     ProcessRequest,
     ShellRequest,
+    ToolRequest,
 )
+from axonkernel.policy.wellformed import DEEPEST, MOST_TEXT, depth_of
 
 __all__ = ["request_fields"]
 
 
+#: Characters of a request that is passed on whole: records cross the wall of a box, and a
+#: message there is bounded.
+_MOST_WHOLE = 256 * 1024
+_MOST_SENT_BYTES = 1024 * 1024
+
+
 def request_fields(request: AnyRequest) -> dict[str, Any]:
     """What was asked. Arguments of tools are data again, so that names in them are seen."""
+    fields = _fields(request)
+    return fields if _size(request) <= _MOST_WHOLE else abridged(fields, _MOST_SENT_BYTES)
+
+
+def _size(request: AnyRequest) -> int:
+    """Its characters, without what is looked up for it."""
+    if isinstance(request, ToolRequest):
+        return len(request.name) + len(request.args)
+    if isinstance(request, ProcessRequest):
+        return sum(map(len, request.argv)) + sum(map(len, request.env)) + len(request.cwd)
+    if isinstance(request, ShellRequest):
+        return len(request.line) + sum(map(len, request.env)) + len(request.cwd)
+    if isinstance(request, PathRequest):
+        return len(request.path)
+    return len(request.host if isinstance(request, ConnectRequest) else request.name)
+
+
+def _fields(request: AnyRequest) -> dict[str, Any]:
     if isinstance(request, ProcessRequest):
         return {
             "process": list(request.argv),
@@ -45,9 +72,10 @@ def request_fields(request: AnyRequest) -> dict[str, Any]:
 
 
 def _arguments(text: str) -> Any:
+    # Text that is not read again could hold secrets that only their names tell.
+    if len(text) > MOST_TEXT or depth_of(text) > DEEPEST:
+        return f"[{len(text)} characters, not looked into]"
     try:
         return json.loads(text)
     except ValueError:
         return text
-    except RecursionError:
-        return f"[{len(text)} characters, nested too deep to be read]"

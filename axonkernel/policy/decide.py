@@ -42,8 +42,8 @@ from axonkernel.policy.wellformed import (
     argv_fault,
     malformed,
     malformed_name,
-    too_complex,
     surroundings_fault,
+    too_complex,
     tool_fault,
     unencodable,
 )

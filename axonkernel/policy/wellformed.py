@@ -9,13 +9,15 @@ from typing import Final, NoReturn
 from axonkernel.policy.request import Decision, ProcessRequest, ShellRequest, ToolRequest
 
 __all__ = [
+    "DEEPEST",
     "LONGEST_PATH",
     "MOST_TEXT",
     "argv_fault",
+    "depth_of",
     "malformed",
     "malformed_name",
-    "too_complex",
     "surroundings_fault",
+    "too_complex",
     "tool_fault",
     "unencodable",
 ]
@@ -90,7 +92,7 @@ def tool_fault(request: ToolRequest) -> Decision | None:
     args = request.args
     if len(args) > MOST_TEXT or len(request.name) > LONGEST_PATH:
         return too_complex(f"{len(args)} characters of arguments")
-    if args.count("[") + args.count("{") > DEEPEST and _depth(args) > DEEPEST:
+    if depth_of(args) > DEEPEST:
         return too_complex(f"arguments nested deeper than {DEEPEST}")
     # JSON spells NUL as an escape; an escaped backslash in front is not one.
     if "\0" in request.name or "\0" in args or "\\u0000" in args.replace("\\\\", ""):
@@ -117,8 +119,11 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number in JSON")
 
 
-def _depth(text: str) -> int:
-    """How deep JSON text nests."""
+def depth_of(text: str) -> int:
+    """How deep JSON text nests; or how many brackets there are, when that is no more than
+    :data:`DEEPEST`."""
+    if (brackets := text.count("[") + text.count("{")) <= DEEPEST:
+        return brackets
     deepest = depth = 0
     quoted = escaped = False
     for character in text:

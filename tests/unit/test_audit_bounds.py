@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from axonkernel import Kernel, PolicyDenied
-from axonkernel.audit import AuditLog, Redactor, verify
+from axonkernel import Kernel, PolicyDenied, Request
+from axonkernel.audit import AuditLog, Redactor, request_fields, verify
 from axonkernel.audit.bounds import MOST_BYTES, bounded
+from axonkernel.policy.request import AnyRequest
 
 POLICY: dict[str, Any] = {"isolation": "none", "tools": {"fs": True}}
 _TEXT = st.text(max_size=300).map(lambda text: text * 40)
@@ -42,8 +43,9 @@ def test_twenty_calls_of_a_huge_name_leave_a_small_log(tmp_path: Path) -> None:
     assert (tmp_path / "log").stat().st_size < 20 * 8192
     assert verify(tmp_path / "log") == ()
     kept = json.loads((tmp_path / "log").read_text().splitlines()[0])["request"]["tool"]
-    assert kept.startswith("x" * 4096 + "... [cut: 6000000 characters, sha256 ")
-    assert hashlib.sha256(name.encode()).hexdigest() in kept
+    assert kept.startswith("x" * 3900) and len(kept) == 4096
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    assert kept.endswith(f"x... [cut: 6000000 characters, sha256 {digest}]")
 
 
 def test_what_is_not_long_is_kept_as_it_is(tmp_path: Path) -> None:
@@ -103,9 +105,10 @@ def test_a_secret_at_the_cut_is_left_out_whole(tmp_path: Path) -> None:
     """What is cut was redacted before: no half of a secret is kept."""
     log = AuditLog(tmp_path / "log")
     log.redactor.conceal("s3cr3t-value")
-    log.record("x", text="y" * 4090 + "s3cr3t-value" + "z" * 100)
+    for before in range(3950, 4100):
+        log.record("x", text="y" * before + "s3cr3t-value" + "z" * 200)
     text = (tmp_path / "log").read_text()
-    assert "s3cr" not in text and "[reda" in text
+    assert "s3" not in text.replace("sha256", "") and "y[redacted]" in text and "y[reda." in text
 
 
 def test_redaction_takes_time_in_proportion() -> None:
@@ -114,3 +117,31 @@ def test_redaction_takes_time_in_proportion() -> None:
     kept = Redactor()("a" * 1_000_000 + "://user:hunter22@host")
     assert time.process_time() - started < 10
     assert kept.endswith("://user:[redacted]@host")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request.tool("x" * 20_000_000),
+        Request.tool("x", {"text": "\U0001f600" * 1_000_000}),
+        Request.tool("x", {"text": "y" * 20_000_000, "password": "hunter22"}),
+        Request.tool("x", {"a": _nested(900)}),
+        Request.process(["w" * 1000] * 20_000),
+        Request.process(["w"], env=["\U0001f600" * 1_000_000]),
+        Request.shell("\U0001f600" * 1_000_000),
+        Request.read("/" + "x" * 20_000_000),
+        Request.connect("x" * 20_000_000),
+        Request.env("x" * 20_000_000),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+def test_a_record_of_any_request_crosses_the_wall_of_a_box(request_: AnyRequest) -> None:
+    """However large the request: data of a megabyte, without secrets, that JSON can hold."""
+    text = json.dumps(request_fields(request_))
+    assert len(text) <= 1024 * 1024 and "hunter22" not in text
+
+
+def test_a_record_of_an_ordinary_request_is_whole() -> None:
+    """The positive twin: 200,000 characters of arguments are data again."""
+    args = {"text": "y" * 200_000, "deep": _nested(50)}
+    assert request_fields(Request.tool("x", args)) == {"tool": "x", "args": args}
