@@ -62,7 +62,9 @@ def test_every_line_that_is_not_allowed_has_a_twin() -> None:
 def test_a_refused_line_is_refused_inside_every_construct() -> None:
     """And its twin is not refused for standing behind another command."""
     for row in REFUSED:
-        for text in around(row.line):
+        # "true | cd /etc && sort x" sorts where it was: such a line is kept together.
+        line = f"( {row.line} )" if row.line.startswith("cd ") else row.line
+        for text in around(line):
             assert not said(row.policy, text).startswith("allow"), text
         assert said(row.policy, f"true; {row.twin}").startswith("allow"), row.twin
 
