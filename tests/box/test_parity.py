@@ -17,6 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from axonkernel import Kernel
+from axonkernel.box.host import Ask
+from axonkernel.box.prepare import prepare
+from axonkernel.paths import canonical_policy
 from axonkernel.policy.request import AnyRequest, Request
 from box.boxed import PYTHON, Boxed, Run, attempts_command
 
@@ -239,8 +242,8 @@ WITHOUT_A_WALL: dict[str, tuple[Callable[[Path], AnyRequest], tuple[str, str], l
 def test_what_has_no_wall_is_called_so_and_passes_below(
     box: Boxed, kernel: Kernel, field: str
 ) -> None:
-    """The mediator refuses or asks; code in the box does it all the same; the posture says
-    ``mediator only``, never ``enforced``."""
+    """The mediator refuses or asks; code in the box does it all the same; an agent's posture
+    says ``mediator only``, and that of exec, which has no mediator, never ``enforced``."""
     request, expected, attempt = WITHOUT_A_WALL[field]
     decision = kernel.check(request(box.project))
     assert (decision.verdict, decision.code) == expected
@@ -248,7 +251,10 @@ def test_what_has_no_wall_is_called_so_and_passes_below(
     assert not failed(answer), answer
     assert (box.project / "out" / field).exists()
     states = {row["field"]: row["state"] for row in run.status["posture"]}
-    assert states[field] == "mediator only"
+    assert states.get(field, "unenforced") == "unenforced"
+    ask = Ask("agent", str(box.project))
+    rows = prepare(canonical_policy(kernel.policy), ask, env=dict(os.environ)).posture
+    assert {row.field: row.state for row in rows}[field] == "mediator only"
 
 
 def test_an_escalation_of_a_tool_is_mediator_only_too(box: Boxed, kernel: Kernel) -> None:

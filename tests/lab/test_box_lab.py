@@ -163,7 +163,8 @@ def test_processor_time_is_held(root_box: LabBox) -> None:
     slow = root_box.python(BUSY, "--limit", "cpu=20%")
     assert float(slow.out) < 0.6, slow.err
     assert slow.status["peaks"]["cpu_s"] == pytest.approx(float(slow.out), abs=0.4)
-    assert float(root_box.python(BUSY, "--limit", "cpu=400%").out) > 0.7
+    # A busy machine gives less than a whole core, but more than a fifth.
+    assert float(root_box.python(BUSY, "--limit", "cpu=400%").out) > 1.3 * float(slow.out)
 
 
 def test_the_wall_limit_is_the_supervisors_clock(root_box: LabBox) -> None:
