@@ -179,7 +179,7 @@ def processes():
 
 return {{
     "read": [errno_of(open, "src/a.txt"), errno_of(open, secret), errno_of(os.stat, secret),
-             errno_of(os.listdir, "/srv"),
+             errno_of(os.listdir, "/boot"),
              errno_of(open, "/etc/shadow")],
     "write": [errno_of(open, "output/x", "w"), errno_of(open, "src/a.txt", "w"),
               errno_of(open, "src/new", "w")],
