@@ -12,21 +12,26 @@ from typing import Any
 
 __all__ = [
     "CLONE_NEWNET",
+    "CLONE_NEWNS",
     "CLONE_NEWUSER",
     "bind_privately",
+    "bind_to",
     "child_subreaper",
     "close_on_exec_from",
     "default_signals",
     "die_with_parent",
+    "move_mount",
     "no_new_privs",
     "open_in_root",
+    "open_without_links",
     "owning_user_namespace",
     "ptrace",
     "set_namespace",
     "syscall",
+    "unmount",
 ]
 
-_CLONE_NEWNS = 0x00020000
+CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 
@@ -37,8 +42,16 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _SYS_CLOSE_RANGE = 436
 _CLOSE_RANGE_CLOEXEC = 4
+_SYS_OPEN_TREE = 428
+_OPEN_TREE_CLONE = 1
+_SYS_MOVE_MOUNT = 429
+_MOVE_MOUNT_FROM_FD = 0x04
 _SYS_OPENAT2 = 437
+_MOVE_MOUNT_TO_FD = 0x40
+_MNT_DETACH = 2
+_AT_FDCWD = -100
 _RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_IN_ROOT = 0x10
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -75,7 +88,7 @@ def bind_privately(source: str, name: str) -> str:
     They get a mount namespace of their own, with an empty /tmp. Needs CAP_SYS_ADMIN.
     """
     target = f"/tmp/{name}"
-    _checked(_libc.unshare(_CLONE_NEWNS), "unshare")
+    _checked(_libc.unshare(CLONE_NEWNS), "unshare")
     _mount(b"none", "/", None, _MS_REC | _MS_PRIVATE)
     _mount(b"axonkernel", "/tmp", b"tmpfs", 0)
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -134,5 +147,37 @@ class _OpenHow(ctypes.Structure):
 
 def open_in_root(root_fd: int, path: str, flags: int) -> int:
     """Open ``path`` as if ``root_fd`` were /; symlinks stay inside it (openat2)."""
-    how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
-    return syscall(_SYS_OPENAT2, root_fd, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+    return _openat2(root_fd, path, flags, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
+
+
+def open_without_links(path: str) -> int:
+    """Name what lies at an absolute path (O_PATH); a symlink anywhere in it is ELOOP."""
+    return _openat2(_AT_FDCWD, path, os.O_PATH, _RESOLVE_NO_SYMLINKS)
+
+
+def _openat2(folder: int, path: str, flags: int, resolve: int) -> int:
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
+    return syscall(_SYS_OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+
+
+def move_mount(mounted: str, place_fd: int) -> None:
+    """Move what is mounted at a path, with all below it, onto the place behind a descriptor."""
+    source = os.fsencode(mounted)
+    syscall(_SYS_MOVE_MOUNT, _AT_FDCWD, source, place_fd, b"", ctypes.c_uint(_MOVE_MOUNT_TO_FD))
+
+
+def bind_to(path: str, place_fd: int) -> None:
+    """Bind what lies at a path, with the flags of its mount, onto the place behind a
+    descriptor."""
+    flags = ctypes.c_uint(_OPEN_TREE_CLONE | os.O_CLOEXEC)
+    tree = syscall(_SYS_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
+    how = ctypes.c_uint(_MOVE_MOUNT_FROM_FD | _MOVE_MOUNT_TO_FD)
+    try:
+        syscall(_SYS_MOVE_MOUNT, tree, b"", place_fd, b"", how)
+    finally:
+        os.close(tree)
+
+
+def unmount(path: str) -> None:
+    """Take away what is mounted at a path, as soon as nothing uses it."""
+    _checked(_libc.umount2(os.fsencode(path), _MNT_DETACH), f"umount {path}")

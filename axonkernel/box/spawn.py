@@ -16,6 +16,7 @@ from typing import NamedTuple, NoReturn
 from axonkernel.box import bwrap, landlock
 from axonkernel.box.linux import close_on_exec_from, default_signals, die_with_parent
 from axonkernel.box.model import BoxPlan, Command
+from axonkernel.box.staging import Move, staged
 from axonkernel.errors import BoxError
 
 __all__ = ["Spawned", "spawn"]
@@ -31,11 +32,13 @@ class Spawned(NamedTuple):
         pid: bwrap's outer process.
         status: where bwrap writes its JSON.
         hold: one byte written here lets it go on.
+        moves: the mounts that are not in place yet.
     """
 
     pid: int
     status: int
     hold: int
+    moves: tuple[Move, ...] = ()
 
 
 def spawn(program: str, plan: BoxPlan, command: Command, given: tuple[int, ...]) -> Spawned:
@@ -53,6 +56,8 @@ def spawn(program: str, plan: BoxPlan, command: Command, given: tuple[int, ...])
     # bwrap gets a pipe it can also write: end-of-file would release it (facts 1.4).
     block = os.open(f"/proc/self/fd/{hold_read}", os.O_RDWR | os.O_CLOEXEC)
     kept = [status_write, block]
+    mounts, moves = staged(plan.mounts, plan.cwd if command.cwd is None else command.cwd)
+    plan = plan._replace(mounts=mounts)
     try:
         options = _options(plan, command, kept, status_write, block)
         if len(options) > _MOST_OPTIONS:
@@ -70,7 +75,7 @@ def spawn(program: str, plan: BoxPlan, command: Command, given: tuple[int, ...])
     finally:
         for fd in (*kept, *reserved, hold_read, *given):
             os.close(fd)
-    return Spawned(pid, status_read, hold_write)
+    return Spawned(pid, status_read, hold_write, moves)
 
 
 def _options(

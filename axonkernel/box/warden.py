@@ -33,6 +33,7 @@ from axonkernel.box.linux import (
 from axonkernel.box.lookup import NOT_EXECUTABLE, NOT_FOUND, require_program
 from axonkernel.box.model import BoxPlan, BoxResult, Command, decode_plan
 from axonkernel.box.spawn import Spawned, spawn
+from axonkernel.box.staging import settle
 from axonkernel.errors import BoxError
 
 __all__ = ["serve"]
@@ -153,6 +154,7 @@ class _Warden:
     def _require_program(self, pid: int) -> None:
         """Say why the program cannot be executed, while its files can be seen."""
         self.mounted = True
+        settle(pid, self.bwrap.moves)
         env = dict(self.plan.env if self.command.env is None else self.command.env)
         cwd = self.plan.cwd if self.command.cwd is None else self.command.cwd
         root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

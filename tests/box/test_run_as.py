@@ -51,6 +51,24 @@ def test_the_projects_owner_where_it_can_be_reached(owned: Boxed) -> None:
     assert user_row(run) == f"uid {NOBODY_IN_PASSWD}" and "is closed to" not in run.err
 
 
+def test_the_walls_inside_a_grant_hold_for_another_uid(owned: Boxed) -> None:
+    """Denied and protected names, with a network wall and without."""
+    (owned.project / "key").write_text("KEY")
+    (owned.project / ".git/hooks").mkdir(parents=True)
+    for path in (owned.project / "key", owned.project / ".git", owned.project / ".git/hooks"):
+        os.chown(path, NOBODY_IN_PASSWD, NOBODY_IN_PASSWD)
+    for options in ([], ["--open", "net"]):
+        answers = owned.attempts(
+            ["read", "key"],
+            ["write", ".git/hooks/pre-commit"],
+            ["rename", ".git", "moved"],
+            ["write", "out/new"],
+            ["names", "/run"],
+            grants=[*WRITE, "--deny", "./key", *options],
+        )
+        assert answers == ["EACCES", "EROFS", "EBUSY", "ok", []]
+
+
 def test_an_owner_who_cannot_get_there_is_not_run_as(owned: Boxed) -> None:
     """A folder above the project is closed to its owner: the box is made as the supervisor's
     own user, without capabilities, and one line says so."""
