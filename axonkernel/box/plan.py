@@ -46,7 +46,7 @@ def build(policy: Policy, host: Host, ask: Ask) -> BoxPlan:
         limits=limits_plan(policy),
         run_as=(host.user.uid, host.user.gid) if host.switch_user else None,
         deny_new_userns=not policy.box.nested_userns,
-        warnings=(*_missing(policy, host), *warnings),
+        warnings=(*_missing(policy, host), *_not_held(policy, ask), *warnings),
         create=tuple(_to_create(policy, host)),
     )
 
@@ -314,11 +314,16 @@ def _missing(policy: Policy, host: Host) -> Iterator[str]:
         if entry.kind == "missing":
             made = entry.path in writes
             yield f"{entry.path} does not exist; {'made, to be written' if made else 'skipped'}"
-    yield from unreachable(policy.net)
-    if policy.fs is not None and policy.fs.write:
-        yield "fs.deny, fs.protect: names that do not exist yet are held by the mediator only"
     for name in host.missing_programs:
         yield f"shell.allow {name}: no such program on PATH; it will not exist in the box"
+
+
+def _not_held(policy: Policy, ask: Ask) -> Iterator[str]:
+    """What the policy says and this box does not hold."""
+    yield from unreachable(policy.net)
+    if policy.fs is not None and policy.fs.write:
+        by = "not held" if ask.role == "exec" else "held by the mediator only"
+        yield f"fs.deny, fs.protect: names that do not exist yet are {by}"
 
 
 def _to_create(policy: Policy, host: Host) -> Iterator[str]:
