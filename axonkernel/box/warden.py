@@ -260,7 +260,7 @@ class _Warden:
 
 
 def _ready_tables() -> None:
-    """Load the binding, unless the helper has: bwrap is busy on another processor."""
+    """Load the binding, unless the fork server has: bwrap is busy on another processor."""
     from axonkernel.box import nft
 
     nft.warm_up()
