@@ -90,7 +90,9 @@ class Block:
             part = self._read_field(known[key], entry, place.at(key))
             if part is not None:
                 parts[known[key].attribute] = part
-        if value and self.openers and not any(key in value for key in self.openers):
+        # An unknown key may be a misspelt opener, which its own fault corrects.
+        grants = any(key in self.openers or key not in known for key in value)
+        if value and self.openers and not grants:
             self._only_tuning(value, place)
         return self.finish(self.cls(**parts), place)
 

@@ -82,3 +82,10 @@ def test_a_table_that_holds_itself_is_a_fault() -> None:
     data: dict[str, Any] = {}
     data["x"] = data
     assert len(faults_of({"tools": data})) == 1
+
+
+@pytest.mark.parametrize("block", ["fs", "net", "shell", "env"])
+def test_a_misspelt_key_is_one_fault(block: str) -> None:
+    """It is not also told to be a block that grants nothing, with ``/`` as the fix."""
+    assert faults_of({block: {"raed": ["."]}}).keys() == {f"$.{block}.raed"}
+    assert faults_of({"fs": {"deny": [".env"]}}).keys() == {"$.fs"}
