@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from axonkernel import Kernel, define_agent
+from axonkernel import Kernel, ToolError, define_agent
 
 agent = define_agent(
     "ci",
@@ -33,11 +33,19 @@ agent = define_agent(
 def work(kernel: Kernel, request: dict[str, str]) -> str:
     """Write the change log, or publish."""
     if "publish" in request["prompt"].split():
-        kernel.process.run_sync(["git", "tag", "released"])  # EscalationDenied ends the run
+        git(kernel, "tag", "released")  # EscalationDenied ends the run
         return "published"
-    history = kernel.process.run_sync(["git", "log", "--format=* %s"])
-    kernel.call_sync("fs.write", path="out/changelog.md", text=history.text)
-    return f"{len(history.text.splitlines())} changes"
+    history = git(kernel, "log", "--format=* %s")
+    kernel.call_sync("fs.write", path="out/changelog.md", text=history)
+    return f"{len(history.splitlines())} changes"
+
+
+def git(kernel: Kernel, *words: str) -> str:
+    """What git prints. A program that fails raises nothing by itself: its exit code says so."""
+    result = kernel.process.run_sync(["git", *words])
+    if result.exit_code != 0:
+        raise ToolError("git", result.error_text.strip() or f"exit code {result.exit_code}")
+    return result.text
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Review a repository: read it, run git, write a report.
 
-    python agent.py [REPOSITORY]
+    python agent.py REPOSITORY
 
 The model is scripted, so that this runs without a key; replace it with anything that has the
 two methods of `Model`. What it is allowed does not depend on what it was told to do.
@@ -13,9 +13,16 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from axonkernel import AxonError, Kernel, define_agent
+from axonkernel import Kernel, PolicyDenied, ToolError, define_agent
 
-repository = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else ".")
+
+def repository() -> str:
+    """The folder to review; asked for before a box is built, which makes the report's folder."""
+    if len(sys.argv) != 2 or not os.path.isdir(sys.argv[1]):
+        sys.stderr.write("usage: python agent.py REPOSITORY    (a folder that is there)\n")
+        sys.exit(2)
+    return os.path.abspath(sys.argv[1])
+
 
 agent = define_agent(
     "code-review",
@@ -29,7 +36,7 @@ agent = define_agent(
         "tools": {"fs": {"read": True, "write": True}},
         "limits": {"wall": "2m"},
     },
-    base=repository,
+    base=repository(),
 )
 
 
@@ -45,7 +52,7 @@ class Seen(NamedTuple):
 
     step: Step
     text: str
-    denied: bool = False
+    trouble: str = ""  # "denied" or "failed"; then the text says why
 
 
 class Model(Protocol):
@@ -73,9 +80,9 @@ class ScriptedModel:
 
     def report(self, seen: Sequence[Seen]) -> str:
         lines = ["# Review", ""]
-        for step, text, denied in seen:
-            length = "denied" if denied else f"{len(text.splitlines())} lines"
-            todos = text.count("TODO") if not denied else 0
+        for step, text, trouble in seen:
+            length = trouble or f"{len(text.splitlines())} lines"
+            todos = text.count("TODO") if not trouble else 0
             lines.append(f"* {step.what}: {length}" + (f", {todos} TODO" if todos else ""))
         return "\n".join(lines) + "\n"
 
@@ -83,6 +90,7 @@ class ScriptedModel:
 @agent.handler
 def review(kernel: Kernel, request: Any) -> str:
     """Let the model look until it has seen enough, then write its report."""
+    git(kernel, "git ls-files")  # not a repository, or not its owner's: there is no review
     model: Model = ScriptedModel()
     seen: list[Seen] = []
     while len(seen) < 100 and (step := model.next_step(seen)) is not None:
@@ -95,13 +103,23 @@ def review(kernel: Kernel, request: Any) -> str:
 def take(kernel: Kernel, step: Step) -> Seen:
     """Take one step, through the kernel."""
     roads: dict[str, Callable[[str], str]] = {
-        "run": lambda line: kernel.process.run_sync(line).text,
+        "run": lambda line: git(kernel, line),
         "read": lambda path: kernel.call_sync("fs.read", path=path),
     }
     try:
         return Seen(step, roads[step.kind](step.what))
-    except AxonError as error:
-        return Seen(step, str(error), denied=True)
+    except PolicyDenied as denial:
+        return Seen(step, str(denial), "denied")
+    except ToolError as error:
+        return Seen(step, str(error), "failed")
+
+
+def git(kernel: Kernel, line: str) -> str:
+    """What git prints. A program that fails raises nothing by itself: its exit code says so."""
+    result = kernel.process.run_sync(line)
+    if result.exit_code != 0:
+        raise ToolError("git", result.error_text.strip() or f"exit code {result.exit_code}")
+    return result.text
 
 
 if __name__ == "__main__":

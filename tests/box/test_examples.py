@@ -129,6 +129,31 @@ def test_code_review_writes_its_report(tmp_path: Path, env: dict[str, str]) -> N
     assert "4711" not in done.stdout + done.stderr + report
 
 
+@pytest.mark.parametrize("words", [(), ("absent",), ("a", "b")])
+def test_code_review_without_a_folder_makes_nothing(
+    tmp_path: Path, env: dict[str, str], words: tuple[str, ...]
+) -> None:
+    """Wrong usage ends with 2 before a box, a report or a folder is made."""
+    agent = example("code_review", tmp_path) / "agent.py"
+    work = tmp_path / "work"
+    work.mkdir()
+    done = run([sys.executable, str(agent), *words], work, env)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("usage: python agent.py REPOSITORY")
+    assert list(work.iterdir()) == [] and not (agent.parent / "review").exists()
+
+
+def test_code_review_outside_a_repository_fails(tmp_path: Path, env: dict[str, str]) -> None:
+    """git's failure is the run's, with git's message; there is no report of nothing."""
+    agent = example("code_review", tmp_path) / "agent.py"
+    project = tmp_path / "project"
+    project.mkdir()
+    done = run([sys.executable, str(agent), str(project)], tmp_path, env)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "not a git repository" in done.stderr and "Traceback" not in done.stderr
+    assert not (project / "review" / "report.md").exists()
+
+
 # -- ci_headless ----------------------------------------------------------------------------
 
 
@@ -148,6 +173,15 @@ def test_ci_headless_ends_where_a_person_is_needed(tmp_path: Path, env: dict[str
         assert "denied (shell.args)" in denied.stderr and "Traceback" not in denied.stderr
     assert took["publish", "--wait"] - took["publish",] > 1
     assert git(project, "tag") == ""
+
+
+def test_ci_headless_fails_where_git_does(tmp_path: Path, env: dict[str, str]) -> None:
+    """Outside a repository no empty change log is written, and the pipeline stops."""
+    project = example("ci_headless", tmp_path)
+    done = run([sys.executable, "agent.py", "changelog"], project, env)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "not a git repository" in done.stderr and "Traceback" not in done.stderr
+    assert not (project / "out" / "changelog.md").exists()
 
 
 # -- web_app --------------------------------------------------------------------------------
