@@ -128,7 +128,8 @@ def define_agent(
 
     Arguments:
         name: for records and prompts; the defining file's name when None.
-        policy: DESIGN 4 as a mapping. None is unrestricted access, which the posture says.
+        policy: a mapping of the blocks that docs/policy.md describes. None is unrestricted
+            access, which the posture says.
         handler: a function of ``(kernel, request)``; or use ``@agent.handler``.
         base: folder that relative paths count from; the defining file's when None.
 

@@ -21,7 +21,7 @@ class Row(NamedTuple):
         what: what was measured, against what.
         value: the figure, in ``unit``; None when this machine cannot say.
         unit: ``x`` for a ratio of medians, else ``us``, ``ms`` or ``MiB``.
-        budget: what DESIGN 15 allows; None for a figure that only stands beside others.
+        budget: what it may be at most; None for a figure that only stands beside others.
         at_least: the budget is a floor, not a ceiling.
         n: samples of each side.
         note: what the reader should know.

@@ -1,6 +1,6 @@
 """What bwrap says when it cannot make a box -> why, and what to do about it.
 
-Pure data: the lines are those of bwrap 0.4 to 0.11 (cases US-01). The narrow cure comes first;
+Pure data: the lines are those of bwrap 0.4 to 0.11. The narrow cure comes first;
 switching a protection off for every program is named last.
 """
 

@@ -2,7 +2,7 @@
 
 Pure: sources and texts become descriptors through a callable the caller gives, so the same
 function is tested without opening anything. What a descriptor stands for is fixed when it is
-opened; a name that is reused later changes nothing (facts: mounts).
+opened; a name that is reused later changes nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def arguments(
 
 
 def _namespaces(plan: BoxPlan) -> Iterator[str]:
-    # --disable-userns wants the literal --unshare-user beside it (facts 1.3).
+    # --disable-userns wants the literal --unshare-user beside it.
     yield from ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts")
     yield from ("--unshare-cgroup-try", "--die-with-parent", "--new-session")
     yield from ("--cap-drop", "ALL", "--clearenv", "--hostname", plan.hostname)

@@ -1,7 +1,7 @@
 """The exec gate: the agent's program is checked at its first instruction, before it runs.
 
 bwrap installs the seccomp filter just before exec, so the only moment at which every wall can
-be seen from outside is the exec stop (facts 1.4). Standard library only.
+be seen from outside is the exec stop. Standard library only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Landlock by ctypes; standard library only (facts 3.2)."""
+"""Landlock by ctypes; standard library only."""
 
 from __future__ import annotations
 

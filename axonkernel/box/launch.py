@@ -1,6 +1,6 @@
 """Start boxes: a plan and a command in, a running box out.
 
-A supervisor never forks itself: with a 500 MB heap that takes 22 ms (facts 1.1). A
+A supervisor never forks itself: with a 500 MB heap that takes 22 ms. A
 ``Launcher`` keeps one small fork server that makes wardens ahead of need; a short-lived
 command-line process, which is small, forks its warden directly (``fork_warden``).
 

@@ -1,8 +1,8 @@
 """The link of a networked box: pasta, kept by a process that outlives neither.
 
-pasta must start outside the box's network namespace, and it never quits by itself (facts
-2.1). So the warden forks a keeper before it enters; the keeper starts pasta when told, and
-kills it when the warden says so or is gone. Standard library only.
+pasta must start outside the box's network namespace, and it never quits by itself. So the
+warden forks a keeper before it enters; the keeper starts pasta when told, and kills it when the
+warden says so or is gone. Standard library only.
 """
 
 from __future__ import annotations

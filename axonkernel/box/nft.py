@@ -2,7 +2,7 @@
 
 ``ruleset`` is pure. The rest runs in the warden, inside the box's network namespace: ``load``
 puts the value there, ``add_elements`` and ``read_refused`` work on its sets. A context of
-libnftables belongs to the namespace it was made in (facts 2.2), so ``load`` makes it and the
+libnftables belongs to the namespace it was made in, so ``load`` makes it and the
 other two use it. Standard library only; the ``nftables`` binding is used when it is there, the
 ``nft`` program otherwise.
 """
@@ -21,7 +21,7 @@ from axonkernel.errors import BoxError, IsolationUnavailable
 __all__ = ["REFUSED_SIZE", "TABLE", "add_elements", "load", "read_refused", "ruleset", "warm_up"]
 
 TABLE = "axon"
-#: How many refused destinations a box remembers between two reads (facts 2.3).
+#: How many refused destinations a box remembers between two reads.
 REFUSED_SIZE = 256
 
 Destination = tuple[str, str, int]
@@ -129,7 +129,7 @@ def _input_rules(net: NetPlan) -> Iterator[tuple[_Json, ...]]:
 
 def _output_rules(net: NetPlan) -> Iterator[tuple[_Json, ...]]:
     yield _match(_meta("oifname"), "lo"), _ACCEPT
-    # Accepted first, so that a live connection outlasts its element (facts 2.2); what deny
+    # Accepted first, so that a live connection outlasts its element; what deny
     # names never got that far.
     yield _KNOWN, _ACCEPT
     yield from _lookups("deny", net.deny, _REFUSE)
@@ -172,7 +172,7 @@ def _refuse_rules(net: NetPlan) -> Iterator[tuple[_Json, ...]]:
     if net.refuse == "drop":
         yield (_DROP,)
         return
-    # Over IPv6 an ICMP error is seen by connect() only after a second (facts 2.3).
+    # Over IPv6 an ICMP error is seen by connect() only after a second.
     yield _match(_meta("l4proto"), "tcp"), {"reject": {"type": "tcp reset"}}
     yield ({"reject": {"type": "icmpx", "expr": "admin-prohibited"}},)
 
@@ -183,7 +183,7 @@ _transport: _Transport | None = None
 
 
 def warm_up() -> None:
-    """Pay the binding's first-use cost early: in the fork server, before it forks (facts 1.1)."""
+    """Pay the binding's first-use cost early: in the fork server, before it forks."""
     _binding()
 
 
@@ -228,7 +228,7 @@ def add_elements(destinations: Iterable[Destination], timeout_s: int) -> None:
     """Let ``(address, protocol, port)`` be reached for ``timeout_s`` seconds from now.
 
     One transaction without a gap, also for an element that is there already: kernels before
-    6.12 do not renew a timeout by adding again (facts 2.2). Raises BoxError.
+    6.12 do not renew a timeout by adding again. Raises BoxError.
     """
     commands: list[_Json] = []
     for address, protocol, port in destinations:

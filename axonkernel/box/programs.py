@@ -12,7 +12,7 @@ from typing import NamedTuple
 __all__ = ["Outcome", "find", "install", "run"]
 
 #: Looked at before the rest of PATH. A copy of bwrap elsewhere lacks the AppArmor profile that
-#: lets the distribution's one make user namespaces (cases US-01), and a program in a project's
+#: lets the distribution's one make user namespaces, and a program in a project's
 #: folder must not stand in for the firewall.
 _SYSTEM = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
 

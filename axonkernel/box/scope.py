@@ -1,7 +1,7 @@
 """LimitsPlan -> a systemd scope around the processes of a box.
 
 ``properties`` is pure. ``start`` puts processes that run already (the box, still blocked) into
-a new scope, which costs a third of ``systemd-run`` (facts 1.6). The system manager serves root
+a new scope, which costs a third of ``systemd-run``. The system manager serves root
 and the user manager everybody else. Standard library only.
 """
 

@@ -2,7 +2,7 @@
 
 Everything bwrap inherits is named here: bwrap hands whatever it inherits to the command, so
 only 0, 1, 2, the channel and the descriptors its own options name (it closes those) may be
-open (facts 1.4).
+open.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from axonkernel.errors import BoxError
 
 __all__ = ["Spawned", "spawn"]
 
-#: bwrap takes 9,000 words, its own few and the command's included (FS-15).
+#: bwrap takes 9,000 words, its own few and the command's included.
 _MOST_OPTIONS = 8_800
 
 
@@ -53,7 +53,7 @@ def spawn(program: str, plan: BoxPlan, command: Command, given: tuple[int, ...])
     reserved = _reserve(len(given))
     status_read, status_write = os.pipe()
     hold_read, hold_write = os.pipe()
-    # bwrap gets a pipe it can also write: end-of-file would release it (facts 1.4).
+    # bwrap gets a pipe it can also write: end-of-file would release it.
     block = os.open(f"/proc/self/fd/{hold_read}", os.O_RDWR | os.O_CLOEXEC)
     kept = [status_write, block]
     mounts, moves = staged(plan.mounts, plan.cwd if command.cwd is None else command.cwd)
@@ -147,7 +147,7 @@ def _become(
             os._exit(125)
         if plan.net is None:
             landlock.close_abstract_sockets()
-        # An empty environment: /proc/1/environ in the box is bwrap's own (facts 1.5).
+        # An empty environment: /proc/1/environ in the box is bwrap's own.
         os.execve(argv[0], argv, {})
     except BaseException as error:
         os.write(2, f"axonkernel: cannot start {argv[0]}: {error}\n".encode())

@@ -3,7 +3,7 @@
 It starts bwrap, enters the box's network namespace from outside, loads the table, holds the
 program at its exec until every wall is seen (gate.py), keeps the wall clock, and reports how
 it ended. It is single-threaded, because entering a user namespace demands it and because a
-box dies with the thread that started it (facts 1.2, 1.5). When the supervisor's end of the
+box dies with the thread that started it. When the supervisor's end of the
 channel closes, the box is killed.
 
 Standard library only; what loads the table is imported while bwrap makes its namespaces.

@@ -253,7 +253,7 @@ class Policy:
 
     @property
     def effective_isolation(self) -> Isolation:
-        """``isolation``, or what the declared fields turn it into (DESIGN 9.1)."""
+        """``isolation``, or what the declared fields turn it into."""
         if self.isolation is not None:
             return self.isolation
         walls = (self.fs, self.net, self.env, self.limits)

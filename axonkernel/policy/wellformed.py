@@ -22,7 +22,7 @@ __all__ = [
     "unencodable",
 ]
 
-#: Caps on what is analysed (DESIGN 5); beyond them a request is denied, in bounded time.
+#: Caps on what is analysed; beyond them a request is denied, in bounded time.
 MOST_WORDS = 10_000
 MOST_TEXT = 1 << 20
 DEEPEST = 200

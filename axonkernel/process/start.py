@@ -109,7 +109,7 @@ class Place:
 
 
 def needs_box(policy: Policy, *, inside: bool) -> bool:
-    """Whether each program gets a box of its own (DESIGN 9.1).
+    """Whether each program gets a box of its own.
 
     Inside a box programs run beside the agent: the box is already around them.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Link", "main", "serve"]
 
-#: Records on their way that no acknowledgement has come for (DESIGN 8).
+#: Records on their way that no acknowledgement has come for.
 MAX_UNACKNOWLEDGED = 64
 
 
