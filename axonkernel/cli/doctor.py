@@ -69,6 +69,7 @@ def _verdict(found: Probe) -> Iterator[str]:
     if found.complete:
         yield "Every field of a policy can be held here."
         return
-    lost = [field for field in NEEDS if found.lacking(field) is not None]
+    # "limits" as a whole would say that wall and disk are lost too.
+    lost = [field for field in NEEDS if field != "limits" and found.lacking(field) is not None]
     yield f"Cannot be held here: {', '.join(lost)}."
     yield 'A policy that declares them is refused, unless isolation = "best-effort".'

@@ -371,6 +371,16 @@ def test_doctor_says_it_in_its_exit_code(
     assert ("Cannot be held here: net.link." in text) is (code == 1)
 
 
+def test_doctor_names_the_limits_that_cannot_be_held(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without systemd wall and disk are held all the same, so limits as a whole are not lost."""
+    monkeypatch.setattr(doctor, "probe", lambda *, refresh: lacking("limits"))
+    assert drive(doctor, "doctor", []) == 1
+    text = capsys.readouterr().out
+    assert "Cannot be held here: limits.memory, limits.cpu, limits.pids.\n" in text
+
+
 def test_optional_pieces_do_not_fail_doctor() -> None:
     """Bindings and Landlock: faster or more, but no policy needs them."""
     bare = Probe((*ALL.pieces, Piece("bindings", False, "python3-nftables", "", "apt install")))
