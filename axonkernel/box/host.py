@@ -187,7 +187,9 @@ def _programs(
     allowed = [name for name in _by_name(shell.allow, path) if name not in denied]
     names = _unique((*allowed, *([ask.program] if ask.program else [])))
     found = {name: find.find_program(name, path) for name in names}
-    missing = tuple(name for name, program in found.items() if program is None)
+    # Of a command given by its path, what starts it says what is wrong with the file.
+    own = {ask.program} - set(allowed) if ask.program and "/" in ask.program else set()
+    missing = tuple(n for n, program in found.items() if program is None and n not in own)
     programs = [program for program in found.values() if program is not None]
     return (*find.with_needs(programs, path), missing)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import shlex
 
 from axonkernel.box.linux import open_in_root
 from axonkernel.errors import BoxError
@@ -42,11 +43,14 @@ def require_program(root_fd: int, name: str, cwd: str, path: str) -> None:
             mode = os.fstat(fd).st_mode
         finally:
             os.close(fd)
-        if mode & 0o111 and mode & 0o170000 == 0o100000:
+        regular = mode & 0o170000 == 0o100000
+        if mode & 0o111 and regular:
             return _require_interpreter(root_fd, candidate)
-        refused = candidate
+        refused = f"{candidate} is not an executable file"
+        if regular:
+            refused += f"; fix: chmod +x {shlex.quote(name if '/' in name else candidate)}"
     if refused:
-        raise BoxError(NOT_EXECUTABLE, f"{refused} is not an executable file")
+        raise BoxError(NOT_EXECUTABLE, refused)
     raise BoxError(NOT_FOUND, f"{name}: no such program in the box (PATH is {path})")
 
 

@@ -315,7 +315,8 @@ def _missing(policy: Policy, host: Host) -> Iterator[str]:
             made = entry.path in writes
             yield f"{entry.path} does not exist; {'made, to be written' if made else 'skipped'}"
     for name in host.missing_programs:
-        yield f"shell.allow {name}: no such program on PATH; it will not exist in the box"
+        where = "" if "/" in name else " on PATH"
+        yield f"shell.allow {name}: no such program{where}; it will not exist in the box"
 
 
 def _not_held(policy: Policy, ask: Ask) -> Iterator[str]:

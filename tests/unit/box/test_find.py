@@ -9,6 +9,8 @@ import pytest
 
 from axonkernel.box import find
 from axonkernel.box.find import Program, find_program, own_tree, search_path, with_needs
+from axonkernel.box.host import Ask, _programs
+from axonkernel.policy.model import ShellPolicy
 
 
 def program(path: Path, text: str = "\x7fELF") -> Path:
@@ -179,3 +181,15 @@ def test_an_environment_brings_its_own_library(tmp_path: Path) -> None:
     assert start is not None
     _, folders = with_needs([start], ())
     assert folders == (f"{tmp_path}/venv/lib", f"{tmp_path}/venv/pyvenv.cfg")
+
+
+def test_a_command_given_by_its_path_is_not_looked_for_on_path(tmp_path: Path) -> None:
+    """./file without its mode is no missing name; one that shell.allow names still is."""
+    file = tmp_path / "file"
+    file.write_text("#!/bin/sh\n")
+    ask = Ask("exec", str(tmp_path), str(file))
+    assert _programs(ShellPolicy(), ask, ("/usr/bin",))[2] == ()
+    granted = ShellPolicy(allow=(str(file),))
+    assert _programs(granted, ask, ("/usr/bin",))[2] == (str(file),)
+    bare = Ask("exec", str(tmp_path), "no-such-name")
+    assert _programs(ShellPolicy(), bare, ("/usr/bin",))[2] == ("no-such-name",)

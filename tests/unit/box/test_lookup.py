@@ -112,3 +112,17 @@ def test_the_message_names_the_interpreter(root: Path) -> None:
     with pytest.raises(BoxError, match="/nowhere/interp is not in the box"):
         require_program(fd, "script", "/", "/bin")
     os.close(fd)
+
+
+def test_a_file_without_its_mode_is_told_the_fix(root: Path) -> None:
+    """By the name that was given; a folder is no matter of chmod."""
+    (root / "ws/script").write_text("#!/bin/sh\n")
+    (root / "ws/script").chmod(0o644)
+    fd = os.open(root, os.O_PATH | os.O_DIRECTORY)
+    try:
+        with pytest.raises(BoxError, match=r"not an executable file; fix: chmod \+x \./script$"):
+            require_program(fd, "./script", "/ws", "/bin")
+        with pytest.raises(BoxError, match=r"not an executable file$"):
+            require_program(fd, "folder", "/ws", "/bin")
+    finally:
+        os.close(fd)
