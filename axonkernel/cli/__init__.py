@@ -48,7 +48,7 @@ start here:
   axonkernel exec -- python3 agent.py      run it inside the box
 
 or with no file at all:
-  axonkernel exec --read . --write ./out --net api.github.com:443 --allow git -- CMD ...
+  axonkernel exec --read . --write ./out --net 203.0.113.10:443 --allow git -- CMD ...
 
 The policy is --policy FILE, or axon.config.py, policy.toml or policy.json here or above.
 exit codes: 0 done; 2 wrong usage; 78 bad policy; 125 no box; explain: 10 deny, 11 escalate.

@@ -26,7 +26,7 @@ usage: axonkernel exec [--policy FILE | GRANTS] [options] [--] CMD [ARG...]
 Run CMD in a box. What is not granted does not exist inside.
 
 grants, each may be repeated; without any, axon's policy found here or above counts, and
-without that nothing is granted:
+without that nothing is granted: the box is closed (a library Kernel without a policy is open):
   --read PATH          readable, with everything below
   --write PATH         writable as well; a missing folder is made
   --deny PATH|GLOB     taken out of the grants again

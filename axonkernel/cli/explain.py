@@ -6,12 +6,13 @@ Nothing is run and nothing is recorded. Exit code: 0 allow, 10 deny, 11 escalate
   axonkernel explain --raw "git log | head"
   axonkernel explain --tool fs.remove --args '{"path": "a.txt"}'
   axonkernel explain --read ./src/app.py          (also --write)
-  axonkernel explain --connect api.github.com:443
+  axonkernel explain --connect 203.0.113.10:443
   axonkernel explain --env GITHUB_TOKEN
 
 The answer is that of the mediator and the box together. Inside a box the private /tmp and
 home can be written and the system's libraries read (layer `box`); --unboxed gives the answer
-outside one.
+outside one. Host names count for tools outside a box; from inside one, only literal addresses
+and ranges can be reached yet, and a note says so.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 _OWN_TOOL = (
     "what {} touches is judged when it is called: its file says which of its arguments are "
     "paths, hosts, programs, and explain runs no agent's code"
+)
+
+_NO_NAMES = (
+    "names cannot be reached from inside a box yet: this answer is the mediator's; in net.allow "
+    "a literal address or a range, such as 203.0.113.10:443, opens a way out of the box"
 )
 
 _EXIT_CODES = {"allow": 0, "deny": 10, "escalate": 11}
@@ -62,8 +68,11 @@ def run(args: argparse.Namespace) -> int:
     cwd = os.path.abspath(args.cwd) if args.cwd is not None else _working_directory()
     request = _request(args, cwd)
     loaded = load(args.policy, require_policy=args.require_policy, read_untrusted=True)
-    explanation = _explain(loaded, request, cwd, _is_boxed(args, loaded))
+    boxed = _is_boxed(args, loaded)
+    explanation = _explain(loaded, request, cwd, boxed)
     notes = (*loaded.notes, *_not_known(request, explanation))
+    if boxed and _by_name_only(loaded, explanation):
+        notes = (*notes, _NO_NAMES)
     if args.json:
         say_json({**explanation.as_dict(), "notes": notes})
     else:
@@ -80,6 +89,18 @@ def _not_known(request: AnyRequest, explanation: Explanation) -> Iterator[str]:
         return
     if explanation.decision.verdict != "deny":
         yield _OWN_TOOL.format(request.name)
+
+
+def _by_name_only(loaded: LoadedPolicy, explanation: Explanation) -> bool:
+    """Whether a destination is allowed by rules alone that open nothing inside a box."""
+    from axonkernel.box.unbuilt import names_in
+    from axonkernel.policy.model import NetPolicy
+
+    net = loaded.effective.net
+    if explanation.decision.verdict == "deny" or net is None or net.allow is True:
+        return False
+    rules = tuple(m.text for m in explanation.matches if m.rule.startswith("$.net.allow["))
+    return bool(rules) and names_in(NetPolicy(allow=rules)) == rules
 
 
 def _working_directory() -> str:
@@ -142,8 +163,14 @@ def _explain(loaded: LoadedPolicy, request: AnyRequest, cwd: str, boxed: bool) -
     grants = None
     if boxed:
         grants = implied_grants(canonical_policy(loaded.effective), os.environ)
+    # An empty posture: this command tells itself when there is no policy.
     with Kernel(
-        loaded.policy, cwd=cwd, layers=loaded.layers[:-1], audit=_NoRecords(), boxed=grants
+        loaded.policy,
+        cwd=cwd,
+        layers=loaded.layers[:-1],
+        audit=_NoRecords(),
+        boxed=grants,
+        posture=(),
     ) as kernel:
         return kernel.explain(request)
 

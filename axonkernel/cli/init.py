@@ -26,7 +26,8 @@ read = ["."]            # this folder and everything below it
 # deny = [".env", "**/*.key"]   # taken out of both again
 
 # [net]
-# allow = ["api.github.com:443"]  # host:port, *.host:port, IP, CIDR; 443 when no port is given
+# allow = ["203.0.113.10:443"]  # IP or CIDR with a port, 443 without one; host names, such as
+#                       # api.github.com:443, count for tools outside a box only, today
 
 # [shell]
 # allow = ["git"]       # no other program exists in the box
@@ -68,7 +69,7 @@ agent = define_agent(
             # "write": ["./output"],  # write includes read; a missing folder is made
             # "deny": [".env", "**/*.key"],  # taken out of both again
         },
-        # "net": {"allow": ["api.github.com:443"]},
+        # "net": {"allow": ["203.0.113.10:443"]},  # host names count outside a box only, today
         # "shell": {"allow": ["git"], "args": {"git": {"escalate": ["push*"]}}},
         # "env": {"allow": ["GITHUB_TOKEN"]},
         "tools": {"fs": {"read": True, "list": True}},

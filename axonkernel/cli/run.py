@@ -8,8 +8,8 @@ examples:
   axonkernel run summarise the open issues
   axonkernel run --agent agent.py --request '{"prompt": "review", "branch": "main"}'
 
-exit codes: 0 the handler returned; 1 it raised, or a call was denied; 125 no box; 78 a
-policy with faults
+exit codes: 0 the handler returned; 1 it raised, or a call was denied; 137 a limit ended the
+agent (its name is on stderr; 128 + N when signal N did); 125 no box; 78 a policy with faults
 """
 
 from __future__ import annotations

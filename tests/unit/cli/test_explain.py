@@ -109,6 +109,26 @@ def test_what_the_box_grants_by_itself(project: Shell) -> None:
     assert project.axonkernel(*words, "--unboxed").code == 10
 
 
+def test_a_name_is_said_to_be_out_of_reach_of_a_box(project: Shell) -> None:
+    """A note beside the verdict, in the box only, and not for a denial or a literal address."""
+    rules = ["api.example.com:443", "203.0.113.0/24:443", "public"]
+    project.write("policy.json", json.dumps({"net": {"allow": rules}}))
+    project.write("open.json", json.dumps({"net": {"allow": True}}))
+    asked = [
+        ("policy.json", "--box", "api.example.com:443", True),
+        ("policy.json", "--box", "198.51.100.1:443", False),
+        ("policy.json", "--box", "93.184.216.34:443", True),
+        ("policy.json", "--box", "203.0.113.10:443", False),
+        ("policy.json", "--box", "api.example.com:22", False),
+        ("policy.json", "--unboxed", "api.example.com:443", False),
+        ("open.json", "--box", "api.example.com:443", False),
+    ]
+    for policy, where, target, told in asked:
+        words = ("explain", "--policy", policy, where, "--connect", target)
+        ended = project.axonkernel(*words)
+        assert ("names cannot be reached" in ended.out) is told, (target, ended.out + ended.err)
+
+
 def test_the_floor_is_readable_in_the_box_only(project: Shell) -> None:
     """The dynamic linker's cache is; the shadow file is not."""
     words = ("explain", "--policy", "policy.json", "--read")
