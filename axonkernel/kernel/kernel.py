@@ -20,6 +20,7 @@ from axonkernel.kernel.core import AuditTarget, Core, PolicyLike, policy_from
 from axonkernel.kernel.posture import posture_of
 from axonkernel.kernel.processes import Processes
 from axonkernel.kernel.scope import Scope, active, entered
+from axonkernel.kernel.unrestricted import tell_or_refuse
 from axonkernel.policy.model import Policy
 from axonkernel.policy.request import AnyRequest, Decision, Request, strictest
 from axonkernel.process import ProcessResult
@@ -46,7 +47,8 @@ class Kernel:
 
     Arguments:
         policy: a parsed policy, the same as data (relative paths count from ``cwd``), or
-            None, which is unrestricted access and never silent.
+            None, which is unrestricted access: told once on standard error, and refused
+            where AXON_REQUIRE_POLICY is set.
         cwd: where relative paths of calls count from; the working directory when None.
         layers: (name, policy) pairs met with it, such as a machine profile.
         audit: a file, or a sink of its own; the user's own log when None.
@@ -60,7 +62,7 @@ class Kernel:
         posture: rows to report, when somebody else made the box around this process.
         clock: monotonic seconds, for escalations.
 
-    Raises PolicyError for a policy with faults.
+    Raises PolicyError for a policy with faults, or where one is required and missing.
     """
 
     def __init__(
@@ -81,8 +83,11 @@ class Kernel:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         folder = os.path.realpath(os.fspath(cwd) if cwd is not None else os.getcwd())
+        policies = (*layers, ("policy", policy_from(policy, folder)))
+        if boxed is None and posture is None:  # else whoever gave them has told
+            tell_or_refuse(each for _, each in policies)
         core = Core(
-            (*layers, ("policy", policy_from(policy, folder))),
+            policies,
             cwd=folder,
             audit=audit,
             deciders=deciders,

@@ -96,10 +96,14 @@ def _without_box(layers: tuple[tuple[str, Policy], ...]) -> tuple[str, ...]:
 
 def _run_here(agent: Agent, layers: tuple[tuple[str, Policy], ...], request: Any) -> int:
     """No field asks for a wall (or there is none on this platform): the mediator alone."""
+    from axonkernel.box.posture import mediated
     from axonkernel.escalation import Terminal
 
     others = tuple(layer for layer in layers if layer[1] != agent.policy)
-    with agent.kernel(layers=others, deciders=[Terminal()]) as kernel:
+    free = not any(policy.declared for _, policy in layers)
+    # Told below, with the posture; a kernel without rows would tell it a second time.
+    rows = mediated(agent.policy) if free else None
+    with agent.kernel(layers=others, deciders=[Terminal()], posture=rows) as kernel:
         _announce(kernel.posture(), _without_box(layers))
         try:
             _show(kernel.request_sync(request))

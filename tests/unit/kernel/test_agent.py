@@ -12,6 +12,8 @@ import anyio
 import pytest
 
 from axonkernel import Agent, Kernel, PolicyDenied, PolicyError, WritePath, define_agent
+from axonkernel.kernel import unrestricted
+from axonkernel.policy.parse import parse
 from unit.memory import MemoryAudit
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -124,3 +126,36 @@ def test_a_tool_name_cannot_be_taken_twice() -> None:
     agent = define_agent()
     with pytest.raises(PolicyError):
         agent.tool("fs.read")(lambda: None)
+
+
+UNRESTRICTED = "axonkernel: unrestricted: no policy\n"
+
+
+def test_no_policy_is_told_once(
+    ws: Path,
+    audit: MemoryAudit,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One line per process; a policy, or a layer with one, is not told of."""
+    monkeypatch.setattr(unrestricted, "_told", False)
+    monkeypatch.delenv("AXON_REQUIRE_POLICY", raising=False)
+    Kernel({"tools": {}}, cwd=ws, audit=audit).close()
+    layer = ("profile", parse({"tools": {}}))
+    Kernel(None, cwd=ws, audit=audit, layers=[layer]).close()
+    assert capsys.readouterr().err == ""
+    Kernel(None, cwd=ws, audit=audit).close()
+    define_agent("free").kernel(audit=audit).close()
+    assert capsys.readouterr().err == UNRESTRICTED
+
+
+def test_no_policy_is_refused_where_one_is_required(
+    ws: Path, audit: MemoryAudit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AXON_REQUIRE_POLICY holds in application code as well; a policy satisfies it."""
+    monkeypatch.setenv("AXON_REQUIRE_POLICY", "1")
+    with pytest.raises(PolicyError, match="a policy is required, and none was found"):
+        Kernel(None, cwd=ws, audit=audit)
+    with pytest.raises(PolicyError, match="a policy is required"):
+        anyio.run(define_agent("free").open(audit=audit).__aenter__)
+    Kernel({"tools": {}}, cwd=ws, audit=audit).close()
