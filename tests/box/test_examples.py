@@ -101,6 +101,48 @@ def test_the_example_of_the_readme_shows_what_it_says(tmp_path: Path, env: dict[
     assert git(tmp_path / "elsewhere", "branch") == ""
 
 
+# -- docs/library.md ------------------------------------------------------------------------
+
+LIBRARY = re.findall(
+    r"^```python\n(.*?)^```", (ROOT / "docs" / "library.md").read_text(), re.MULTILINE | re.DOTALL
+)
+
+
+@pytest.mark.parametrize("number", range(len(LIBRARY)))
+def test_a_snippet_of_the_library_page_does_what_its_comments_say(
+    tmp_path: Path, env: dict[str, str], number: int
+) -> None:
+    """Each is a whole program, and what a comment behind a print names is printed."""
+    code = LIBRARY[number]
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "src" / "app.py").write_text("answer = 42\n")
+    (project / "output").mkdir()
+    (project / "snippet.py").write_text(code)
+    done = run([sys.executable, "snippet.py"], project, env)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    promised = re.findall(r"^ *print\(.*  # ([\w.]+)", code, re.MULTILINE)
+    said = done.stdout.splitlines()
+    assert said and [line for line in promised if line not in said] == []
+
+
+def test_the_record_of_a_denial_is_found_as_the_library_page_says(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    """The page's grep, with the id of a denial that was raised here, finds its one record."""
+    code = LIBRARY[0].replace("denied.code", "denied.decision_id")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "app.py").write_text("answer = 42\n")
+    (tmp_path / "snippet.py").write_text(code)
+    identity = run([sys.executable, "snippet.py"], tmp_path, env).stdout.splitlines()[-1]
+    text = (ROOT / "docs" / "library.md").read_text()
+    grep = re.findall(r"^    (grep .*)$", text, re.MULTILINE)[0]
+    grep = re.sub(r'"id":"\w+"', f'"id":"{identity}"', grep)
+    grep = grep.replace("~/.local/state/", f"{env['XDG_STATE_HOME']}/")
+    found = run(["sh", "-c", grep], tmp_path, env).stdout.splitlines()
+    assert len(found) == 1 and '"code":"fs.read"' in found[0]
+
+
 # -- code_review ----------------------------------------------------------------------------
 
 
