@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 
 from axonkernel.cli.args import add_json, say, say_json, usage_error
 
@@ -101,12 +102,12 @@ def run(args: argparse.Namespace) -> int:
     taken = [name for name in NAMES if os.path.lexists(os.path.join(args.folder, name))]
     if taken:
         # A second one beside it would be a fault of its own.
-        return _answer(args, os.path.join(args.folder, taken[0]), written=False)
+        return _nothing(args, os.path.join(args.folder, taken[0]))
     path = os.path.join(args.folder, "axon.config.py" if args.python else "policy.toml")
     # "x": a file that appeared in between is not overwritten either.
     with open(path, "x", encoding="utf-8", opener=_opener) as file:
         file.write(_PYTHON if args.python else _TOML)
-    return _answer(args, path, written=True)
+    return _written(args, path)
 
 
 def _opener(path: str, flags: int) -> int:
@@ -114,11 +115,29 @@ def _opener(path: str, flags: int) -> int:
     return os.open(path, flags, 0o644)
 
 
-def _answer(args: argparse.Namespace, path: str, *, written: bool) -> int:
+def _written(args: argparse.Namespace, path: str) -> int:
     if args.json:
-        say_json({"path": os.path.abspath(path), "written": written})
-    elif written:
-        say([f"wrote {path}", "next: edit it, then `axonkernel check` and `axonkernel trust`"])
-    else:
-        say([f"{path} exists; nothing was written"])
-    return 0 if written else 1
+        say_json({"path": os.path.abspath(path), "written": True})
+        return 0
+    name = shlex.quote(os.path.normpath(path))
+    elsewhere = "" if os.path.samefile(args.folder, ".") else f" {name}"
+    # Found Python is code: nothing reads it before it is trusted or named.
+    check = f" --policy {name}" if args.python else elsewhere
+    steps = f"`axonkernel check{check}` and `axonkernel trust{elsewhere}`"
+    say([f"wrote {path}", f"next: edit it, then {steps}"])
+    return 0
+
+
+def _nothing(args: argparse.Namespace, taken: str) -> int:
+    if args.json:
+        say_json({"path": os.path.abspath(taken), "written": False})
+        return 1
+    lines = [f"{taken} exists; nothing was written"]
+    wanted = "axon.config.py" if args.python else "policy.toml"
+    if os.path.basename(taken) != wanted:
+        lines.append(
+            f"a folder has one configuration: delete {taken} or move it elsewhere to have "
+            f"{wanted} here, or give init another folder"
+        )
+    say(lines)
+    return 1

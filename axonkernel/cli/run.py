@@ -43,10 +43,7 @@ def run(args: argparse.Namespace) -> int:
     request = _request(args)
     loaded = load(args.agent, require_policy=args.require_policy or None)
     if loaded.entry is None:
-        where = loaded.source or os.getcwd()
-        raise usage_error(
-            f"{where} holds no agent; write axon.config.py (axonkernel init --python)"
-        )
+        raise usage_error(_no_agent(loaded.source))
     layers = loaded.layers
     hide: tuple[str, ...] = ()
     if args.policy is not None:
@@ -61,6 +58,20 @@ def run(args: argparse.Namespace) -> int:
         hide=hide,
     )
     return run_job(job)
+
+
+def _no_agent(source: str) -> str:
+    """What to do where ``source`` is the configuration, "" for none, and has no agent."""
+    if not source:
+        return f"{os.getcwd()} holds no agent; write axon.config.py (axonkernel init --python)"
+    name = os.path.basename(source)
+    return (
+        f"{source} holds no agent, only a policy\n"
+        f"  either: in another folder `axonkernel init --python`, and move what {name} says "
+        "into its define_agent(policy=...); one folder has one configuration\n"
+        "  or: axonkernel run --agent FILE, a Python file that calls define_agent "
+        f"(add --policy {name} to have both hold)"
+    )
 
 
 def _request(args: argparse.Namespace) -> Any:

@@ -52,6 +52,37 @@ def test_init_never_overwrites_nor_adds_a_second_one(shell: Shell, taken: str) -
     assert [entry.name for entry in shell.folder.iterdir()] == [taken]
 
 
+def test_init_says_what_to_do_about_the_other_configuration(shell: Shell) -> None:
+    """Which file to delete or move; none where the very file is there already."""
+    shell.write("policy.toml", "mine")
+    advice = "delete ./policy.toml or move it elsewhere to have axon.config.py here"
+    assert advice in shell.axonkernel("init", "--python").out
+    assert "delete" not in shell.axonkernel("init").out
+
+
+@pytest.mark.parametrize("options", [(), ("--python",), ("there",), ("--python", "there")])
+def test_the_next_steps_work_as_told(shell: Shell, options: tuple[str, ...]) -> None:
+    """The commands that init prints are run in the order it prints them."""
+    (shell.folder / "there").mkdir()
+    told = re.findall(r"`axonkernel ([^`]+)`", shell.axonkernel("init", *options).out)
+    assert [command.split()[0] for command in told] == ["check", "trust"]
+    for command in told:
+        ended = shell.axonkernel(*command.split())
+        assert ended.code == 0, ended.err
+        assert "not trusted" not in ended.err
+
+
+def test_run_beside_a_mere_policy_names_both_ways(shell: Shell) -> None:
+    """An agent of its own elsewhere, or a file by its name; nothing runs."""
+    shell.write("policy.toml", 'default = "deny"\n')
+    assert shell.axonkernel("trust").code == 0
+    ended = shell.axonkernel("run", "hello")
+    assert (ended.code, ended.out) == (2, "")
+    assert "policy.toml holds no agent, only a policy" in ended.err
+    assert "in another folder `axonkernel init --python`" in ended.err
+    assert "axonkernel run --agent FILE" in ended.err
+
+
 def test_init_writes_into_a_named_folder(shell: Shell) -> None:
     """And tells as JSON what it wrote."""
     (shell.home / "other").mkdir()
