@@ -34,7 +34,7 @@ without that nothing is granted: the box is closed (a library Kernel without a p
   --allow PROGRAM      a program that exists inside, beside CMD and what it needs
   --env NAME           a variable that is passed through
   --set NAME=VALUE     a variable that is set
-  --limit NAME=VALUE   memory=1G cpu=150% wall=30m pids=200 disk=1G
+  --limit NAME=VALUE   wall=30m disk=1G; memory=1G cpu=150% pids=200 (these need systemd)
   --open BLOCK         leave one of fs net shell env as it is outside
 
 options:
@@ -46,11 +46,12 @@ options:
 
 examples:
   axonkernel exec --read . -- ls -la
-  axonkernel exec --read . --write ./out --allow git --limit memory=1G -- python3 build.py
+  axonkernel exec --read . --write ./out --allow git --limit wall=30m -- python3 build.py
   axonkernel exec --policy policy.toml -- bash
 
-exit codes: CMD's own (128 + N when signal N ended it); 125 the box could not start,
-126 CMD cannot be executed, 127 CMD not found; 78 a policy with faults; 2 wrong usage
+exit codes: CMD's own (128 + N when signal N ended it, so 137 at a limit, whose name is on
+stderr); 125 the box could not start, 126 CMD cannot be executed, 127 CMD not found; 78 a
+policy with faults; 2 wrong usage
 """
 
 _GRANTS = ("--read", "--write", "--deny", "--net", "--allow", "--env", "--set", "--limit",
