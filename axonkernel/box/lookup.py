@@ -55,7 +55,7 @@ def require_program(root_fd: int, name: str, cwd: str, path: str) -> None:
 
 
 def _require_interpreter(root_fd: int, script: str) -> None:
-    """Raise BoxError for a script whose ``#!`` names what is not there (US-13)."""
+    """Raise BoxError for a script whose ``#!`` names what is not there."""
     try:
         fd = open_in_root(root_fd, script, os.O_RDONLY)
     except OSError:

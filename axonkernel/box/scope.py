@@ -81,7 +81,7 @@ def sweep_slices() -> None:
 def _caps(limits: LimitsPlan, boxes: int) -> dict[str, Value]:
     caps: dict[str, Value] = {}
     if limits.memory_bytes:
-        # Without the second a box over its memory is swapped out instead of killed (LI-06).
+        # Without the second a box over its memory is swapped out instead of killed.
         caps |= {"MemoryMax": limits.memory_bytes, "MemorySwapMax": 0}
     if limits.cpu_millicores:
         caps["CPUQuotaPerSecUSec"] = limits.cpu_millicores * 1000

@@ -149,7 +149,7 @@ class Broker:
             return next((p.waiting for p in matching), 0)
 
     def close(self) -> None:
-        """End the session: what waits is denied now, and nothing is asked again (ES-09)."""
+        """End the session: what waits is denied now, and nothing is asked again."""
         with self._lock:
             self._closed = True
             for pending in list(self._by_key.values()):

@@ -19,7 +19,7 @@ class RunMemory:
     """Answers that settle equal calls for the rest of the run.
 
     Nothing here is asked about a call that the policy denies or allows by itself: the broker
-    consults it for escalations only, so no answer can lift a deny (ES-02).
+    consults it for escalations only, so no answer can lift a deny.
     """
 
     def __init__(self) -> None:

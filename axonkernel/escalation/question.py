@@ -60,7 +60,7 @@ class Question:
         """Digest of the canonical call: equal calls share it, any other word changes it.
 
         The whole argv, the environment and the escalating rule count, so an answer about
-        ``sh -c ls`` says nothing about ``sh -c id`` (ES-03).
+        ``sh -c ls`` says nothing about ``sh -c id``.
         """
         parts = {
             "kind": type(self.request).__name__,

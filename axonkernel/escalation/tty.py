@@ -14,7 +14,7 @@ from axonkernel.escalation.question import Answer, Question
 
 __all__ = ["Terminal"]
 
-#: Only these lines count, byte for byte (ES-14); "" is the default answer, no.
+#: Only these lines count, byte for byte; "" is the default answer, no.
 _ANSWERS = {
     "y": Answer.yes("tty"),
     "yes": Answer.yes("tty"),

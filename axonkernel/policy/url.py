@@ -1,7 +1,7 @@
 """Web addresses, read strictly and written in one spelling.
 
 The same function reads a URL to judge it and to fetch it, and its result is what is sent. What
-two parsers could cut at different places is refused instead of repaired (NB-25).
+two parsers could cut at different places is refused instead of repaired.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ __all__ = ["Capture", "Feed", "pump"]
 
 _CHUNK_BYTES = 65536
 
-#: A pipe that a left-over process holds open must not hold the call (LI-02).
+#: A pipe that a left-over process holds open must not hold the call.
 _DRAIN_S = 0.2
 
 

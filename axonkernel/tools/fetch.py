@@ -2,7 +2,7 @@
 
 The URL that is judged is the one that is fetched, from the address that was judged: a name is
 looked up once for each request, and a private address it leads to is left out unless a rule
-grants that address itself (NB-12). Where a redirect leads is a new request to the policy.
+grants that address itself. Where a redirect leads is a new request to the policy.
 """
 
 from __future__ import annotations

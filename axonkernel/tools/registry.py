@@ -35,7 +35,7 @@ class ToolRegistry:
         """Add a tool.
 
         Raises PolicyError when its name is not well formed, is taken, or shares with another
-        tool the alias a framework would show for both (PM-28).
+        tool the alias a framework would show for both.
         """
         fault = _malformed(tool.name)
         taken = self._aliases.get(alias(tool.name))

@@ -1,6 +1,6 @@
 """The built-in tools ``fs.list``, ``fs.glob`` and ``fs.grep``.
 
-What they find is judged name by name (PM-31): what the policy does not let be read is left
+What they find is judged name by name: what the policy does not let be read is left
 out and only counted. Symlinks are listed, never followed.
 """
 

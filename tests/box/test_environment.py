@@ -43,7 +43,7 @@ def test_only_the_floor_and_what_is_let_in(box: Boxed) -> None:
 
 def test_no_process_of_the_box_shows_more(box: Boxed) -> None:
     """Every /proc/PID/environ in the box, pid 1 and its parents included, lacks the
-    supervisor's secrets (facts: environment)."""
+    supervisor's secrets."""
     code = """
 import glob
 for path in glob.glob("/proc/[0-9]*/environ"):
@@ -65,7 +65,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value[:12]))
 def test_values_arrive_as_they_are(box: Boxed, value: str) -> None:
-    """Every byte of a value is preserved, whatever it is (EV-08)."""
+    """Every byte of a value is preserved, whatever it is."""
     found = inside(box, "--env", "ODD", "--env", "odd", env={"ODD": value, "odd": "lower"})
     assert found["ODD"] == value and found["odd"] == "lower"
 
@@ -77,7 +77,7 @@ def test_set_values_arrive_as_they_are(box: Boxed) -> None:
 
 
 def test_controls_pass_no_wildcard(box: Boxed, tmp_path: Path) -> None:
-    """``*`` lets nothing in that loads code (EV-01, EV-02)."""
+    """``*`` lets nothing in that loads code."""
     names = ["LD_LIBRARY_PATH", "PYTHONSTARTUP", "NODE_OPTIONS", "BASH_ENV", "GIT_SSH_COMMAND",
              "GIT_CONFIG_COUNT", "PERL5OPT", "JAVA_TOOL_OPTIONS"]  # fmt: skip
     env = {name: str(tmp_path / "none") for name in names}
@@ -87,14 +87,14 @@ def test_controls_pass_no_wildcard(box: Boxed, tmp_path: Path) -> None:
 
 
 def test_a_dotenv_file_is_not_read(box: Boxed) -> None:
-    """Its variables are in no environment (EV-05)."""
+    """Its variables are in no environment."""
     (box.project / ".env").write_text(f"DB={SECRET}\n")
     assert SECRET not in str(inside(box, env={}))
 
 
 def test_no_value_is_on_a_command_line(box: Boxed) -> None:
     """While a box runs, no process of this machine shows an allowed secret in its arguments,
-    and only the box's own processes and the supervisor in their environment (EV-04)."""
+    and only the box's own processes and the supervisor in their environment."""
     ready = box.project / "out" / "ready"
     code = "import time; open('out/ready', 'w'); time.sleep(30)"
     command = [PYTHON, "-ISc", code]

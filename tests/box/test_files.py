@@ -140,7 +140,7 @@ def test_the_host_is_not_there(box: Boxed) -> None:
     "order", list(itertools.permutations(range(4))), ids=lambda order: "".join(map(str, order))
 )
 def test_the_deepest_line_wins_in_every_order(box: Boxed, order: tuple[int, ...]) -> None:
-    """read . / write a/b / deny a/b/c / write a/b/c/d hold however they are listed (FS-06)."""
+    """read . / write a/b / deny a/b/c / write a/b/c/d hold however they are listed."""
     (box.project / "a/b/c/d").mkdir(parents=True)
     (box.project / "a/b/c/hidden").write_text(KEY)
     lines = [("--read", "."), ("--write", "a/b"), ("--deny", "a/b/c"), ("--write", "a/b/c/d")]
@@ -202,7 +202,7 @@ def lay_out(box: Boxed, layout: str) -> Path:
 @pytest.mark.parametrize("grant", ["--read", "--deny"])
 def test_symlinked_paths_never_stop_a_box(box: Boxed, layout: str, grant: str) -> None:
     """A listed path that is a link is resolved once; the box starts in all five layouts, a
-    granted link reads its target and a denied one does not (FS-01)."""
+    granted link reads its target and a denied one does not."""
     link = lay_out(box, layout)
     readable = layout not in ("dangling", "loop")
     whole = ["--read", "."] if grant == "--deny" else ["--read", "./a.txt"]
@@ -232,7 +232,7 @@ def test_a_link_may_be_a_write_grant_or_protected(box: Boxed, layout: str) -> No
 
 
 def test_a_missing_write_folder_is_made_and_a_missing_read_path_skipped(box: Boxed) -> None:
-    """The first is made with mode 0755 and reported, the second warned about (FS-07)."""
+    """The first is made with mode 0755 and reported, the second warned about."""
     os.umask(0o077)
     run = box.exec(
         "--write", "./new/dir", "--read", "./absent", command=["/usr/bin/touch", "new/dir/x"]
@@ -249,7 +249,7 @@ def test_a_missing_write_folder_is_made_and_a_missing_read_path_skipped(box: Box
 
 def test_protected_files_are_read_only_inside_write_grants(box: Boxed) -> None:
     """Hooks, shell start-up files and policies stay as they are, the rest is writable; no
-    rename of a folder above them undoes it (FS-13, FS-04)."""
+    rename of a folder above them undoes it."""
     hooks = box.project / "sub/.git/hooks"
     hooks.mkdir(parents=True)
     (hooks / "pre-commit").write_text("#!/bin/sh\n")
@@ -294,7 +294,7 @@ ALIASES = [
 @pytest.mark.parametrize("alias", ALIASES)
 def test_a_second_name_shows_the_masked_view(box: Boxed, alias: str) -> None:
     """No spelling through /proc, /dev or .. reaches a denied file; its neighbour is reached
-    by the same spelling where that spelling exists (FS-12)."""
+    by the same spelling where that spelling exists."""
     denied = alias.format(box.project / "secret.txt")
     granted = denied.replace("secret.txt", "a.txt")
     first, second, third = box.attempts(
@@ -308,7 +308,7 @@ def test_a_second_name_shows_the_masked_view(box: Boxed, alias: str) -> None:
 
 
 def test_a_hard_link_out_of_a_read_grant_is_refused(box: Boxed) -> None:
-    """EXDEV across grants; links inside one write grant work (FS-09 b and c)."""
+    """EXDEV across grants; links inside one write grant work."""
     answers = box.attempts(
         ["link", "a.txt", "out/a"],
         ["write", "out/one", "1"],
@@ -320,7 +320,7 @@ def test_a_hard_link_out_of_a_read_grant_is_refused(box: Boxed) -> None:
 
 
 def test_a_second_hard_link_of_a_denied_file_is_masked_too(box: Boxed) -> None:
-    """Another name of a denied file among the grants does not show it (DESIGN 9.2)."""
+    """Another name of a denied file among the grants does not show it."""
     os.link(box.project / "secret.txt", box.project / "innocent.txt")
     answers = box.attempts(["read", "innocent.txt"], ["read", "a.txt"], grants=GRANTS)
     assert answers == ["EACCES", "text of a"]
@@ -328,7 +328,7 @@ def test_a_second_hard_link_of_a_denied_file_is_masked_too(box: Boxed) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 500])
 def test_any_number_of_masked_files(box: Boxed, count: int) -> None:
-    """0, 1, 2 and 500 denied files, among folders, links, fifos and sockets (FS-16)."""
+    """0, 1, 2 and 500 denied files, among folders, links, fifos and sockets."""
     folder = box.project / "many"
     folder.mkdir()
     for n in range(count):
@@ -384,7 +384,7 @@ def test_a_hard_link_made_later_is_denied_too(box: Boxed) -> None:
 
 def test_scratch_space_is_private_and_capped(box: Boxed, tmp_path: Path) -> None:
     """The host's /tmp is invisible, the box's has a size, what is written there is gone, and
-    names planted on the host mean nothing (FS-21)."""
+    names planted on the host mean nothing."""
     marker = Path("/tmp", f"axonbox-host-{os.getpid()}")
     marker.write_text("of the host")
     try:
@@ -453,7 +453,7 @@ def test_a_deny_that_covers_a_whole_grant(box: Boxed) -> None:
 
 
 def test_ten_thousand_grants_are_no_trouble_for_the_command_line(box: Boxed) -> None:
-    """Long lists go through a descriptor, and are collapsed to what is not covered (FS-15)."""
+    """Long lists go through a descriptor, and are collapsed to what is not covered."""
     for n in range(300):
         (box.project / f"f{n}").write_text(f"{n}")
     grants = [word for n in range(300) for word in ("--read", f"./f{n}")]

@@ -27,7 +27,7 @@ def allowing(*names: str) -> list[str]:
 
 
 def test_multiprocessing_in_every_way(box: Boxed) -> None:
-    """Locks, pools by fork, spawn and forkserver, shared memory: all need /dev/shm (US-03)."""
+    """Locks, pools by fork, spawn and forkserver, shared memory: all need /dev/shm."""
     (box.project / "work.py").write_text("""
 import multiprocessing as mp, sys
 from concurrent.futures import ProcessPoolExecutor
@@ -48,7 +48,7 @@ if __name__ == "__main__":
 
 
 def test_who_and_when_one_is(box: Boxed) -> None:
-    """User, groups, home, host name and time zone have answers (US-06)."""
+    """User, groups, home, host name and time zone have answers."""
     code = """
 import getpass, os, pwd
 print(getpass.getuser(), os.path.expanduser("~"), pwd.getpwuid(os.getuid()).pw_name)
@@ -93,7 +93,7 @@ print(stats["x509"] >= 0, ssl.get_default_verify_paths().capath)
 
 
 def test_loopback_inside(box: Boxed) -> None:
-    """Servers on 127.0.0.1 and ::1 are reached; names of loopback resolve (US-10)."""
+    """Servers on 127.0.0.1 and ::1 are reached; names of loopback resolve."""
     code = """
 import http.server, socket, threading, urllib.request
 for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
@@ -124,7 +124,7 @@ WAITING = [
 
 @pytest.mark.parametrize("command", WAITING, ids=lambda words: "-".join(words[:2]).strip("-"))
 def test_nothing_waits_for_a_person(box: Boxed, command: list[str]) -> None:
-    """Editors, pagers, credential prompts and readers of input end in seconds (US-12)."""
+    """Editors, pagers, credential prompts and readers of input end in seconds."""
     subprocess.run(["git", "init", "-q", "."], cwd=box.project, check=True, env=GIT_ENV)
     commit = ["git", "commit", "-q", "--allow-empty", "-m", "one"]
     subprocess.run(commit, cwd=box.project, check=True, env=GIT_ENV)
@@ -150,7 +150,7 @@ ODD_NAMES = [
 @pytest.mark.parametrize("grant", [".", "absolute"])
 def test_odd_folder_names(box: Boxed, name: str, grant: str) -> None:
     """Spaces, quotes, newlines, 200 letters, bytes that are no UTF-8: the box starts there,
-    reads, writes, and pwd is the caller's (US-16)."""
+    reads, writes, and pwd is the caller's."""
     folder = box.project / name
     folder.mkdir()
     (folder / "in.txt").write_text("inside")
@@ -169,7 +169,7 @@ def test_odd_folder_names(box: Boxed, name: str, grant: str) -> None:
 @pytest.mark.parametrize("name", ["line\nbreak", "a*b", "a?b"], ids=ascii)
 def test_names_that_no_policy_can_spell_are_refused(box: Boxed, name: str) -> None:
     """A control character or a wildcard in a grant is a fault with the path escaped, and the
-    box starts from inside such a folder all the same (US-16)."""
+    box starts from inside such a folder all the same."""
     folder = box.project / name
     folder.mkdir()
     run = box.exec("--write", str(folder), command=["/bin/true"])
@@ -187,7 +187,7 @@ def test_a_working_directory_behind_a_link(box: Boxed) -> None:
 
 
 def test_a_working_directory_that_is_not_granted(box: Boxed) -> None:
-    """HOME, with one line on stderr; it never widens a grant (FS-18)."""
+    """HOME, with one line on stderr; it never widens a grant."""
     run = box.exec("--read", str(box.project), command=["/bin/pwd"], cwd="/etc")
     assert run.code == 0 and "/etc is not granted" in run.err
     assert run.text.strip() not in ("/etc", str(box.project))
@@ -223,7 +223,7 @@ git log --oneline | wc -l; git grep -c one; git branch x; git gc -q
 
 
 def test_git_in_an_existing_repository(box: Boxed) -> None:
-    """Its hooks and config are read-only, committing works, status is clean (FS-13, FS-03)."""
+    """Its hooks and config are read-only, committing works, status is clean."""
     subprocess.run(["git", "init", "-q", "."], cwd=box.project, check=True, env=GIT_ENV)
     before = sorted(os.listdir(box.project))
     script = (

@@ -64,8 +64,7 @@ READERS: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("route", READERS)
 def test_a_masked_file_is_masked_on_every_route(kernel: Kernel, route: str) -> None:
-    """The mediator's rule and the box agree: the secret is in no output, its neighbour is
-    (PM-30, PM-13)."""
+    """The mediator's rule and the box agree: the secret is in no output, its neighbour is."""
     for name in ("secret.txt", "a.txt"):
         command = [word.replace("{}", name) for word in READERS[route]]
         result = kernel.process.run_sync(command)
@@ -96,7 +95,7 @@ def test_narrowing_holds_below_the_mediator(kernel: Kernel) -> None:
 def test_the_environment_is_built_from_nothing(
     kernel: Kernel, ws: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only what is let in; a .env file in the folder is not read (EV-05)."""
+    """Only what is let in; a .env file in the folder is not read."""
     (ws / ".env").write_text("DB=secret")
     text = kernel.process.run_sync(["env"], env={"MODE": "x"}).text
     names = {line.partition("=")[0] for line in text.splitlines()}
@@ -105,7 +104,7 @@ def test_the_environment_is_built_from_nothing(
 
 
 def test_a_call_returns_when_its_program_has_ended(kernel: Kernel) -> None:
-    """A grandchild that holds the pipe neither delays the call nor outlives it (LI-02)."""
+    """A grandchild that holds the pipe neither delays the call nor outlives it."""
     start = time.monotonic()
     assert kernel.process.run_sync(["sh", "-c", "(sleep 10 &); exit 0"]).ok
     assert time.monotonic() - start < 4
@@ -128,14 +127,14 @@ def test_the_timeout_and_the_wall_limit_end_a_box(kernel: Kernel, ws: Path) -> N
 
 
 def test_a_flood_is_capped(kernel: Kernel) -> None:
-    """The first bytes are kept and the program ends as it would (LI-12)."""
+    """The first bytes are kept and the program ends as it would."""
     result = kernel.process.run_sync(["sh", "-c", "head -c 50000000 /dev/zero; exit 3"])
     assert (len(result.stdout), result.exit_code) == (10 * 1024 * 1024, 3)
     assert result.stdout_truncated
 
 
 def test_input_reaches_a_boxed_program(kernel: Kernel) -> None:
-    """And is empty unless given (US-12)."""
+    """And is empty unless given."""
     assert kernel.process.run_sync(["cat"]).stdout == b""
     data = b"x" * 1_000_000
     assert kernel.process.run_sync(["cat"], input=data).stdout == data

@@ -32,7 +32,7 @@ def wait_for(path: Path, process: subprocess.Popen[bytes] | None = None, s: floa
 
 
 def test_exit_codes_are_the_programs_own(box: Boxed) -> None:
-    """0, 1, 7, 125 to 127 and 255 pass through, told apart from a failed launch (LI-09)."""
+    """0, 1, 7, 125 to 127 and 255 pass through, told apart from a failed launch."""
     for code in (0, 1, 7, 125, 126, 127, 255):
         run = box.exec(*READ, command=[PYTHON, "-ISc", f"import os; os._exit({code})"])
         assert run.code == code
@@ -41,7 +41,7 @@ def test_exit_codes_are_the_programs_own(box: Boxed) -> None:
 
 @pytest.mark.parametrize("number", [1, 2, 3, 6, 9, 11, 13, 15, 24, 31, 34])
 def test_a_signal_is_128_and_its_number(box: Boxed, number: int) -> None:
-    """By whatever signal a program ends (LI-09)."""
+    """By whatever signal a program ends."""
     code = f"""
 import os, signal
 if {number} != 9: signal.signal({number}, signal.SIG_DFL)
@@ -73,7 +73,7 @@ def a_folder(path: Path) -> None:
     "make", [not_executable, wrong_format, no_interpreter, a_folder], ids=lambda f: f.__name__
 )
 def test_126_for_what_cannot_be_executed(box: Boxed, make: object) -> None:
-    """A launch that failed says so in its status, with a reason on stderr (LI-09)."""
+    """A launch that failed says so in its status, with a reason on stderr."""
     tool = box.project / "tool"
     make(tool)  # type: ignore[operator]
     run = box.exec(*READ, command=["./tool"])
@@ -219,7 +219,7 @@ os._exit(3)
                          ids=["holding-the-pipes", "closed"])  # fmt: skip
 def test_no_process_outlives_the_box(box: Boxed, close: str) -> None:
     """A double-forked daemon is gone when the program ends, whatever it holds, and the run
-    does not wait for it (LI-02, LI-03)."""
+    does not wait for it."""
     start = time.monotonic()
     run = box.exec(*SHELL, command=[PYTHON, "-ISc", BACKGROUND.format(close=close)])
     assert run.code == 3 and time.monotonic() - start < 15
@@ -291,7 +291,7 @@ def below(box: Boxed) -> list[str]:
 
 @pytest.mark.timeout(300)
 def test_a_killed_supervisor_leaves_nothing(box: Boxed) -> None:
-    """kill -9 at thirty random moments of the launch and during the run (LI-05): no process,
+    """kill -9 at thirty random moments of the launch and during the run: no process,
     mount, link or file stays (the fixture looks)."""
     moments = random.Random(20)
     kill_at(box, 1.0)  # fills the caches, and is a running box
@@ -303,7 +303,7 @@ def test_a_killed_supervisor_leaves_nothing(box: Boxed) -> None:
 @pytest.mark.deep
 @pytest.mark.timeout(3000)
 def test_a_supervisor_killed_five_hundred_times(box: Boxed) -> None:
-    """The same, 500 times in the first 350 ms (LI-05)."""
+    """The same, 500 times in the first 350 ms."""
     moments = random.Random(500)
     for _ in range(500):
         kill_at(box, moments.uniform(0, 0.35))

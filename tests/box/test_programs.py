@@ -20,7 +20,7 @@ MISSING = "ENOENT"
 
 def test_an_ungranted_program_is_not_there(box: Boxed) -> None:
     """subprocess of a program that is not allowed is ENOENT, by name and by path, with exec
-    and without; an allowed one runs (DESIGN 9.3)."""
+    and without; an allowed one runs."""
     answers = box.attempts(
         ["spawn", "id"],
         ["spawn", "/usr/bin/id"],
@@ -101,7 +101,7 @@ def test_deny_beats_allow(box: Boxed, tmp_path: Path) -> None:
 
 def test_a_copy_of_a_program_needs_a_write_grant(box: Boxed) -> None:
     """The wall hides the host's programs; it does not stop code the agent wrote itself, and
-    what it says is no more than that (facts: mounts)."""
+    what it says is no more than that."""
     answers = box.attempts(
         ["write", "out/tool", "#!/bin/sh\nexit 0\n"],
         ["chmod", "out/tool", 0o755],
@@ -182,7 +182,7 @@ def test_programs_in_unusual_places(
     box: Boxed, layout: Callable[[Path], tuple[str, str]], how: str
 ) -> None:
     """Links, shims, scripts, environments: allowed or as the command itself they bring what
-    they need; not allowed they do not exist (US-13)."""
+    they need; not allowed they do not exist."""
     folder = box.root / "tools"
     folder.mkdir()
     name, path = layout(folder)
@@ -232,8 +232,7 @@ def test_shims_without_a_program_wall(box: Boxed) -> None:
 
 
 def test_a_folder_the_agent_writes_names_no_program(box: Boxed) -> None:
-    """A program planted in a writable folder of PATH does not stand in for the allowed one
-    (PM-04)."""
+    """A program planted in a writable folder of PATH does not stand in for the allowed one."""
     script(box.project / "out/uname", "#!/bin/sh\necho planted\n")
     options = [*READ, "--write", "./out", "--allow", "uname", "--allow", "sh"]
     env = {"PATH": f"{box.project}/out:/usr/bin"}
@@ -261,7 +260,7 @@ def test_a_missing_allowed_program_is_a_warning(box: Boxed) -> None:
 
 
 def test_the_missing_interpreter_is_named(box: Boxed) -> None:
-    """A script whose interpreter is not there says so instead of `not found` (US-13)."""
+    """A script whose interpreter is not there says so instead of `not found`."""
     tool = script(box.project / "tool", "#!/nowhere/interp\n")
     run = box.exec(*READ, command=[str(tool)])
     assert run.code == 126

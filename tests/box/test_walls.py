@@ -57,7 +57,7 @@ def test_namespaces_cannot_be_made_or_joined(box: Boxed, grants: list[str]) -> N
 
 
 def test_the_programs_that_do_it_fail_too(box: Boxed) -> None:
-    """unshare, nsenter, mount and a nested bwrap, with a marker that must not appear (NB-19)."""
+    """unshare, nsenter, mount and a nested bwrap, with a marker that must not appear."""
     programs = ["unshare", "nsenter", "mount", "bwrap", "touch"]
     marker = ["touch", "out/marker"]
     answers = box.attempts(
@@ -77,7 +77,7 @@ def test_the_programs_that_do_it_fail_too(box: Boxed) -> None:
 
 @each_box
 def test_odd_sockets_and_calls_are_refused(box: Boxed, grants: list[str]) -> None:
-    """Raw, packet, vsock, netlink beside routing, ptrace, io_uring, bpf (NB-22)."""
+    """Raw, packet, vsock, netlink beside routing, ptrace, io_uring, bpf."""
     answers = box.attempts(
         ["sock", socket.AF_INET, socket.SOCK_RAW, 1],
         ["sock", socket.AF_PACKET, socket.SOCK_RAW],
@@ -101,8 +101,7 @@ def test_odd_sockets_and_calls_are_refused(box: Boxed, grants: list[str]) -> Non
 
 @each_box
 def test_only_three_descriptors_get_in(box: Boxed, grants: list[str]) -> None:
-    """A file, a folder and a socket the supervisor inherited are not there; 0, 1, 2 are
-    (FS-10)."""
+    """A file, a folder and a socket the supervisor inherited are not there; 0, 1, 2 are."""
     secret = os.open(box.project / "secret.txt", os.O_RDONLY)
     folder = os.open("/etc", os.O_RDONLY)
     left, right = socket.socketpair()
@@ -123,7 +122,7 @@ def test_only_three_descriptors_get_in(box: Boxed, grants: list[str]) -> None:
 def test_abstract_sockets_of_the_host_are_closed(
     box: Boxed, grants: list[str], datagram: bool
 ) -> None:
-    """With an own network and with the host's: refused, and the listener saw nothing (NB-21)."""
+    """With an own network and with the host's: refused, and the listener saw nothing."""
     name = f"axonbox-{uuid.uuid4().hex}"
     kind = socket.SOCK_DGRAM if datagram else socket.SOCK_STREAM
     with socket.socket(socket.AF_UNIX, kind) as server:
@@ -158,7 +157,7 @@ with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as c
 
 def test_sockets_of_the_host_in_scratch_folders_are_out_of_reach(box: Boxed) -> None:
     """A socket in the host's /tmp (a tmux, an ssh agent) cannot be met, also when its
-    variable is let in (FS-21, EV-07)."""
+    variable is let in."""
     with tempfile.TemporaryDirectory(prefix="axonbox-") as folder:
         path = f"{folder}/agent"
         with socket.socket(socket.AF_UNIX) as server:

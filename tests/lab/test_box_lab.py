@@ -303,7 +303,7 @@ def test_an_ordinary_user_has_a_link(user_box: LabBox) -> None:
 
 @pytest.mark.requires("user")
 def test_an_ordinary_users_limits_hold_or_are_refused(user_box: LabBox) -> None:
-    """By the user manager, if it has the controllers; never a silent gap (LI-08)."""
+    """By the user manager, if it has the controllers; never a silent gap."""
     run = user_box.python(HOG, "--limit", "memory=60M")
     if run.code == 125:
         assert "limits.memory" in run.err and "fix:" in run.err and run.out == ""
@@ -313,7 +313,7 @@ def test_an_ordinary_users_limits_hold_or_are_refused(user_box: LabBox) -> None:
 
 @pytest.mark.requires("user")
 def test_without_a_user_bus_limits_are_refused(user_box: LabBox) -> None:
-    """No runtime folder, or an empty one: refused in seconds, nothing ran (LI-08)."""
+    """No runtime folder, or an empty one: refused in seconds, nothing ran."""
     hole = user_box.lab.folder(user=user_box.user)
     for env in ({"XDG_RUNTIME_DIR": hole, "DBUS_SESSION_BUS_ADDRESS": ""},
                 {"XDG_RUNTIME_DIR": "", "DBUS_SESSION_BUS_ADDRESS": ""},
@@ -358,7 +358,7 @@ def test_a_kernels_programs_have_the_limits_too(lab: SystemdLab) -> None:
 
 def test_where_systemd_does_not_run_limits_are_refused(tmp_path: Path) -> None:
     """On a machine without it: exit 125 in less than 5 s, what is missing and how to get it;
-    nothing ran, and the same command without limits runs (LI-08)."""
+    nothing ran, and the same command without limits runs."""
     hide = 'mount -t tmpfs none /run && exec "$@"'
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": str(REPOSITORY),
            "XDG_CACHE_HOME": str(tmp_path / "c"), "XDG_STATE_HOME": str(tmp_path / "s"),

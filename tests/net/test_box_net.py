@@ -42,7 +42,7 @@ def granting(*destinations: str) -> list[str]:
 
 def test_without_a_grant_nothing_leaves(near: Boxed, net: Internet) -> None:
     """TCP, UDP, raw, over both families, names and metadata: each fails at once and no packet
-    arrives (NB-18, NB-24)."""
+    arrives."""
     tries: list[list[Any]] = [["connect", address, 443] for address in ADDRESSES.values()]
     tries += [["send", address, 443] for address in ADDRESSES.values()]
     tries += [["connect", f"::ffff:{ONE4}", 443], ["send", ADDRESSES["dns"], 53]]
@@ -70,7 +70,7 @@ def test_the_twin_without_a_wall_arrives(near: Boxed, net: Internet) -> None:
 def test_a_literal_grant_is_one_address_port_and_protocol(
     near: Boxed, net: Internet, transport: str
 ) -> None:
-    """Over both families and protocols, by both ways to load a table (NB-10)."""
+    """Over both families and protocols, by both ways to load a table."""
     env = without_binding(near.root) if transport == "program" else {}
     grants = granting(f"{ONE4}:443", f"[{TWO6}]:7", f"{TWO4}:7777/udp", f"[{ONE6}]:443/udp")
     allowed: list[list[Any]] = [
@@ -121,7 +121,7 @@ def without_binding(folder: Path) -> dict[str, str]:
     ],
 )
 def test_ports_and_networks(near: Boxed, net: Internet, entry: str, reached: set[int]) -> None:
-    """Ranges, ``*``, the default port and CIDRs hold exactly (NB-10)."""
+    """Ranges, ``*``, the default port and CIDRs hold exactly."""
     ports = (7, 80, 443)
     tries = [["connect", ONE4, port] for port in ports if port != 80]
     tries.append(["connect", ONE4, 80])
@@ -142,7 +142,7 @@ def test_ports_and_networks(near: Boxed, net: Internet, entry: str, reached: set
 def test_metadata_needs_its_own_entry(
     near: Boxed, net: Internet, entries: list[str], reached: bool
 ) -> None:
-    """A broad network does not bring the metadata address, a literal one does (NB-09)."""
+    """A broad network does not bring the metadata address, a literal one does."""
     metadata, other = near.attempts(
         ["connect", METADATA, 80], ["connect", ONE4, 443], grants=granting(*entries)
     )
@@ -197,7 +197,7 @@ while True: print(server.accept()[1][0], flush=True)
 
 def test_the_box_cannot_touch_its_table(near: Boxed, net: Internet) -> None:
     """With nft and ip inside: no listing, no flushing, no new link, and the forbidden
-    connection still fails afterwards (NB-19)."""
+    connection still fails afterwards."""
     grants = [*granting(f"{ONE4}:443"), "--allow", "nft", "--allow", "ip"]
     before, flush, listing, table, link, down, after, allowed = near.attempts(
         ["connect", TWO4, 443],
@@ -233,7 +233,7 @@ def test_silence_instead_of_an_answer(near: Boxed, net: Internet) -> None:
 def test_names_fail_fast_and_are_not_asked_outside(
     near: Boxed, net: Internet, grants: list[str]
 ) -> None:
-    """A lookup of any name ends at once, and no resolver outside hears of it (NB-13)."""
+    """A lookup of any name ends at once, and no resolver outside hears of it."""
     code = """
 import socket, time
 start = time.monotonic()
@@ -250,7 +250,7 @@ print(time.monotonic() - start)
 
 
 def test_a_relay_inside_gets_the_same_answer(near: Boxed, net: Internet) -> None:
-    """A forwarder in the box reaches what the box reaches and no more (NB-16)."""
+    """A forwarder in the box reaches what the box reaches and no more."""
     code = f"""
 import socket, threading
 def relay(target):

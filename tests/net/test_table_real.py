@@ -128,7 +128,7 @@ def test_exactly_what_the_plan_allows_arrives(
 
 
 def test_a_refusal_is_immediate_and_has_its_errno(answers: dict[str, dict[str, Any]]) -> None:
-    """Over both families: tcp is reset, udp is EPERM, neither waits (facts 2.3)."""
+    """Over both families: tcp is reset, udp is EPERM, neither waits."""
     answer = answers["nothing"]
     for key, item in answer["tries"].items():
         expected = "PermissionError" if "udp" in key else "ConnectionRefusedError"

@@ -49,7 +49,7 @@ def test_a_wildcard_ends_at_a_label(base: str, other: str, label: str) -> None:
 def test_spelling_never_matters(
     one: str, two: str, spell_rule: object, spell_request: object
 ) -> None:
-    """Case and a trailing dot, on either side (NB-04)."""
+    """Case and a trailing dot, on either side."""
     assert callable(spell_rule) and callable(spell_request)
     ruleset = compile(parse({"net": {"allow": [spell_rule(one)]}}))
     assert _verdict(ruleset, spell_request(one)) == "allow"
@@ -79,7 +79,7 @@ def _spelled(address: IPv6Address, low: IPv4Address) -> list[str]:
 
 @given(inner)
 def test_an_inner_address_is_reached_by_no_name_rule_in_any_form(address: IPv4Address) -> None:
-    """Mapped, compatible, NAT64, 6to4 and Teredo, in every spelling (NB-06)."""
+    """Mapped, compatible, NAT64, 6to4 and Teredo, in every spelling."""
     broad = _allowing("*:*", "public:*", "*.test")
     own = _allowing(f"{address}:443")
     for text in (str(address), *_embedded(address)):
@@ -102,7 +102,7 @@ def test_an_address_is_one_however_it_is_wrapped(address: IPv4Address) -> None:
 
 @given(addresses, st.sampled_from("dec hex oct short2 short3 mixed pad".split()))
 def test_other_spellings_of_an_address_are_no_host(address: IPv4Address, how: str) -> None:
-    """What ``inet_aton`` would take and is no dotted quad is refused, in rules too (NB-07)."""
+    """What ``inet_aton`` would take and is no dotted quad is refused, in rules too."""
     number = int(address)
     one, two, three, four = number >> 24, number >> 16 & 255, number >> 8 & 255, number & 255
     text = {

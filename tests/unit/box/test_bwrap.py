@@ -70,7 +70,7 @@ def test_each_kind_of_mount(mount: Mount, expected: list[str], asked: list[objec
 
 
 def test_masks_do_not_share_a_descriptor() -> None:
-    """bwrap closes one after its first use (FS-16)."""
+    """bwrap closes one after its first use."""
     plan = BoxPlan(mounts=tuple(Mount("mask-file", f"/{n}") for n in range(3)))
     found, asked = words(plan)
     used = [found[at + 1] for at, word in enumerate(found) if word == "--ro-bind-data"]

@@ -98,7 +98,7 @@ def test_an_empty_path_finds_nothing(ask: Ask) -> None:
     ],
 )
 def test_the_interpreter_of_a_script(root: Path, ask: Ask, first: bytes, stage: str) -> None:
-    """It must be there as well; what is no script is the kernel's to judge (US-13)."""
+    """It must be there as well; what is no script is the kernel's to judge."""
     (root / "usr/bin/script").write_bytes(first + b"\nrest")
     (root / "usr/bin/script").chmod(0o755)
     assert ask("script") == stage

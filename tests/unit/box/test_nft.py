@@ -88,7 +88,7 @@ def test_without_a_link_only_loopback_is_open() -> None:
 
 @pytest.mark.parametrize("net", [NetPlan(), NetPlan(open=True, link="pasta")])
 def test_every_hook_of_both_families_drops_by_default(net: NetPlan) -> None:
-    """One inet table, so IPv6 is walled as IPv4 is (NB-18)."""
+    """One inet table, so IPv6 is walled as IPv4 is."""
     value = nft.ruleset(net)
     chains = added(value, "chain")
     policies = {name: item.get("policy") for name, item in chains.items()}
@@ -243,7 +243,7 @@ def test_a_refused_ruleset_is_a_box_error(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_added_element_is_renewed_in_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    """add, delete, add: old kernels do not renew a timeout by adding again (facts 2.2)."""
+    """add, delete, add: old kernels do not renew a timeout by adding again."""
     spy = Spy()
     monkeypatch.setattr(nft, "_transport", spy)
     nft.add_elements([("2001:db8::1", "tcp", 443)], timeout_s=30)

@@ -100,8 +100,7 @@ def test_an_absent_network_block_keeps_the_hosts() -> None:
 
 
 def test_a_broad_network_has_no_metadata_address() -> None:
-    """The parts of 0.0.0.0/0 leave out link-local and metadata; a literal entry has it
-    (NB-09)."""
+    """The parts of 0.0.0.0/0 leave out link-local and metadata; a literal entry has it."""
     from ipaddress import ip_address, ip_network
 
     def covers(entry: str, address: str) -> bool:

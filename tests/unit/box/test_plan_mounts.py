@@ -18,7 +18,7 @@ NESTED = [("read", "."), ("write", "a/b"), ("deny", "a/b/c"), ("write", "a/b/c/d
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))), ids=str)
 def test_order_of_lines_does_not_matter(order: tuple[int, ...]) -> None:
-    """The same mounts for all 24 orders, each after what it lies in (FS-06)."""
+    """The same mounts for all 24 orders, each after what it lies in."""
     fs: dict[str, list[str]] = {"read": [], "write": [], "deny": []}
     for at in order:
         field, path = NESTED[at]
@@ -69,7 +69,7 @@ def test_masks_by_kind(kind: str, expected: str) -> None:
 
 
 def test_a_mask_outside_the_grants_is_no_mount() -> None:
-    """What does not exist in the box needs none (FS-01)."""
+    """What does not exist in the box needs none."""
     found = plan(
         {"fs": {"read": ["."], "deny": ["/etc/x"]}},
         host(grants=entries("/ws"), denied=entries("/etc/x", kind="file")),

@@ -182,7 +182,7 @@ def test_no_systemd(machine: Machine) -> None:
     ],
 )
 def test_a_known_complaint_gets_its_cure(machine: Machine, said: str, in_fix: str) -> None:
-    """US-01: a bwrap that starts and cannot make a box; its own words are kept as well."""
+    """A bwrap that starts and cannot make a box; its own words are kept as well."""
     machine.script("bwrap", f"cat >&2 <<'EOF'\n{said}\nEOF\nexit 1".replace("cat", "/bin/cat"))
     piece = missing("box")
     assert piece.missing == "user namespaces"

@@ -60,7 +60,7 @@ def test_boxes_of_one_kernel_share_the_caps_of_its_slice() -> None:
     assert scope.properties(FULL, slice=name)["Slice"] == name
 
 
-# -- LI-08: no systemd, no bus, the wrong bus -------------------------------------------
+# -- no systemd, no bus, the wrong bus ----------------------------------------------------
 
 
 @pytest.fixture

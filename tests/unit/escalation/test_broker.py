@@ -67,7 +67,7 @@ def test_async_callbacks_run_in_the_callers_loop(audit: MemoryAudit, ask_for: As
 
 
 def test_nobody_answers_in_time(audit: MemoryAudit, ask_for: AskFor, clock: FakeClock) -> None:
-    """Asked and not answered: timeout. The clock is the broker's own (ES-08)."""
+    """Asked and not answered: timeout. The clock is the broker's own."""
 
     async def never(question: Question) -> bool:
         clock.now_s += 29
@@ -83,7 +83,7 @@ def test_nobody_answers_in_time(audit: MemoryAudit, ask_for: AskFor, clock: Fake
 def test_headless_waits_its_time_for_an_answer(
     audit: MemoryAudit, ask_for: AskFor, clock: FakeClock
 ) -> None:
-    """Without deciders a question waits for the timeout, then fails closed (ES-06)."""
+    """Without deciders a question waits for the timeout, then fails closed."""
     broker = Broker(audit=audit, clock=clock, timeout_s=30)
     answers: list[Answer] = []
 
@@ -118,7 +118,7 @@ def test_headless_deny_answers_at_once(
 def test_an_answer_from_outside_counts_once(
     audit: MemoryAudit, ask_for: AskFor, clock: FakeClock
 ) -> None:
-    """The first answer wins; deny then approve stays denied, and is recorded (ES-08)."""
+    """The first answer wins; deny then approve stays denied, and is recorded."""
     broker = Broker(audit=audit, clock=clock)
     answers: list[Answer] = []
 
@@ -139,7 +139,7 @@ def test_an_answer_from_outside_counts_once(
 def test_a_late_answer_revives_nothing(
     audit: MemoryAudit, ask_for: AskFor, clock: FakeClock
 ) -> None:
-    """Approving in the very moment after expiry has no effect (ES-08)."""
+    """Approving in the very moment after expiry has no effect."""
     broker = Broker(audit=audit, clock=clock, timeout_s=30)
     answers: list[Answer] = []
 
@@ -156,7 +156,7 @@ def test_a_late_answer_revives_nothing(
 
 
 def test_equal_pending_questions_are_one_prompt(audit: MemoryAudit, ask_for: AskFor) -> None:
-    """200 equal calls at once: one prompt, its answer settles all (ES-15)."""
+    """200 equal calls at once: one prompt, its answer settles all."""
     prompts: list[Question] = []
     answers: list[Answer] = []
 
@@ -184,7 +184,7 @@ def test_equal_pending_questions_are_one_prompt(audit: MemoryAudit, ask_for: Ask
 def test_other_words_are_another_question(
     audit: MemoryAudit, ask_for: AskFor, other: tuple[str, ...]
 ) -> None:
-    """An answer covers exactly the argv that was shown (ES-03)."""
+    """An answer covers exactly the argv that was shown."""
     asked: list[Question] = []
 
     def decide(question: Question) -> Answer:
@@ -231,7 +231,7 @@ def test_timeouts_are_not_refusals(audit: MemoryAudit, ask_for: AskFor, clock: F
 
 
 def test_closing_denies_what_waits(audit: MemoryAudit, ask_for: AskFor) -> None:
-    """A session's end cancels its questions, and a later approval starts nothing (ES-09)."""
+    """A session's end cancels its questions, and a later approval starts nothing."""
     broker = Broker(audit=audit)
     answers: list[Answer] = []
 
@@ -249,7 +249,7 @@ def test_closing_denies_what_waits(audit: MemoryAudit, ask_for: AskFor) -> None:
 
 
 def test_a_cancelled_call_takes_its_prompt_along(audit: MemoryAudit, ask_for: AskFor) -> None:
-    """When the only caller is gone nothing is pending and no answer counts (ES-09)."""
+    """When the only caller is gone nothing is pending and no answer counts."""
     broker = Broker(audit=audit)
 
     async def main() -> None:

@@ -88,7 +88,7 @@ def test_exact_answers_count(
 
 @pytest.mark.parametrize("keys", [b"Y\n", b"\x1by\n", b" y\n", b"yy\n", b"yes please\n", b"ok\n"])
 def test_anything_else_is_asked_again(person: Person, ask_for: AskFor, keys: bytes) -> None:
-    """A near miss is neither a yes nor a final no: the exact answer after it counts (ES-14)."""
+    """A near miss is neither a yes nor a final no: the exact answer after it counts."""
 
     def typing() -> None:
         person.wait_for(PROMPT)
@@ -114,7 +114,7 @@ def test_three_more_asks_then_no(person: Person, ask_for: AskFor) -> None:
 
 
 def test_what_was_typed_before_the_question_is_dropped(person: Person, ask_for: AskFor) -> None:
-    """Type-ahead does not approve (ES-14)."""
+    """Type-ahead does not approve."""
     person.type(b"yes\nyes\n")
 
     def typing() -> None:

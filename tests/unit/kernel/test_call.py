@@ -67,7 +67,7 @@ def test_a_denial_tells_no_rule(make: Make, ws: Path) -> None:
 def test_every_writing_tool_gets_the_same_answer(
     make: Make, ws: Path, tool: str, path: str
 ) -> None:
-    """One fs policy for all routes: same code and rule as asking about the path (FS-18)."""
+    """One fs policy for all routes: same code and rule as asking about the path."""
     (ws / "link").symlink_to("/etc")
     before = (ws / "a.txt").read_text()
     kernel = make(FS)
@@ -85,7 +85,7 @@ def test_every_writing_tool_gets_the_same_answer(
 def test_every_reading_tool_gets_the_same_answer(
     make: Make, ws: Path, tool: str, path: str
 ) -> None:
-    """A denied path is denied through each tool, links included (PM-30)."""
+    """A denied path is denied through each tool, links included."""
     (ws / "link").symlink_to("secret.txt")
     with pytest.raises(PolicyDenied) as caught:
         make(FS).call_sync(tool, path=path, **READERS[tool])
@@ -104,7 +104,7 @@ def test_allowed_writes_through_every_tool(make: Make, ws: Path) -> None:
 
 @pytest.mark.parametrize("tool", ["fs.list", "fs.glob", "fs.grep"])
 def test_a_masked_file_is_in_no_result(make: Make, ws: Path, tool: str) -> None:
-    """Searching shows the readable file and counts the other (PM-30, PM-31)."""
+    """Searching shows the readable file and counts the other."""
     (ws / "a.txt").write_text("KEYHOLE")
     found = make(FS).call_sync(tool, **READERS[tool])
     assert "a.txt" in repr(found) and "secret" not in repr(found)
@@ -112,7 +112,7 @@ def test_a_masked_file_is_in_no_result(make: Make, ws: Path, tool: str) -> None:
 
 
 def test_the_tool_map_and_the_path_list_both_have_to_agree(make: Make) -> None:
-    """``fs.read`` the tool and the path in ``fs.read`` (DESIGN 5.1)."""
+    """``fs.read`` the tool and the path in ``fs.read``."""
     kernel = make({**FS, "tools": {"fs": {"list": True}}})
     assert kernel.call_sync("fs.list")["entries"]
     with pytest.raises(PolicyDenied) as caught:
@@ -160,7 +160,7 @@ def test_arguments_that_do_not_fit_are_told_after_the_decision(make: Make) -> No
 
 @pytest.mark.parametrize("path", ["a\0b", "/" + "x/" * 20_000])
 def test_malformed_paths_are_denials(make: Make, path: str) -> None:
-    """No ValueError leaks from the system (PM-09)."""
+    """No ValueError leaks from the system."""
     for policy in (None, FS):
         with pytest.raises(PolicyDenied) as caught:
             make(policy).call_sync("fs.read", path=path)
@@ -225,7 +225,7 @@ def test_check_decides_and_runs_nothing(make: Make, audit: MemoryAudit, ws: Path
 
 
 def test_explain_agrees_with_check(make: Make) -> None:
-    """What-if and verdict are the same (US-18)."""
+    """What-if and verdict are the same."""
     kernel = make({**FS, "shell": {"allow": ["ls"]}})
     for request in (
         Request.read("a.txt"),

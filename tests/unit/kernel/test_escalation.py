@@ -31,7 +31,7 @@ AT_ONCE = {"escalation": {"headless": "deny"}}
 
 
 def test_nobody_to_ask_is_no(make: Make, ws: Path, audit: MemoryAudit) -> None:
-    """``headless: deny`` refuses at once, with the reason; nothing ran (ES-06)."""
+    """``headless: deny`` refuses at once, with the reason; nothing ran."""
     start = time.monotonic()
     with pytest.raises(EscalationDenied) as caught:
         make({**TOUCH, **AT_ONCE}).process.run_sync(["touch", "out/asked"])
@@ -105,7 +105,7 @@ def test_approving_for_the_run_stops_the_asking(make: Make) -> None:
 
 
 def test_closing_the_kernel_ends_what_waits(make: Make, ws: Path) -> None:
-    """A pending call is denied when its session ends, and a late yes starts nothing (ES-09)."""
+    """A pending call is denied when its session ends, and a late yes starts nothing."""
     kernel = make(TOUCH)
     denied: list[BaseException] = []
 
@@ -149,7 +149,7 @@ def test_closing_the_kernel_ends_what_waits(make: Make, ws: Path) -> None:
 def test_no_sequence_of_approvals_lifts_a_deny(
     tmp_path_factory: pytest.TempPathFactory, answers: list[Answer], calls: list[str]
 ) -> None:
-    """Whatever was approved before, in whatever order, the denied call stays denied (ES-02)."""
+    """Whatever was approved before, in whatever order, the denied call stays denied."""
     folder = tmp_path_factory.mktemp("ws")
     (folder / "out").mkdir()
     left = list(answers)
@@ -171,7 +171,7 @@ def test_no_sequence_of_approvals_lifts_a_deny(
 
 @pytest.mark.parametrize("shape", ["null", "pipe", "closed", "tty"])
 def test_no_shape_of_standard_input_hangs_a_headless_run(tmp_path: Path, shape: str) -> None:
-    """With any stdin an unanswerable escalation ends at once and stdout stays clean (ES-06)."""
+    """With any stdin an unanswerable escalation ends at once and stdout stays clean."""
     code = (
         "import sys\n"
         "from axonkernel import Kernel, EscalationDenied\n"

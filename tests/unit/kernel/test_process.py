@@ -49,7 +49,7 @@ def test_a_denied_program_does_not_run(make: Make, ws: Path) -> None:
 
 
 def test_a_workspace_file_is_not_the_program_of_its_name(make: Make, ws: Path) -> None:
-    """``./ls`` and a PATH entry in the workspace never stand in for ``ls`` (PM-04)."""
+    """``./ls`` and a PATH entry in the workspace never stand in for ``ls``."""
     fake = ws / "out" / "ls"
     fake.write_text("#!/bin/sh\ntouch owned\n")
     fake.chmod(0o755)
@@ -117,7 +117,7 @@ def test_bash_gets_nothing_that_runs_other_code(
     ],
 )
 def test_malformed_calls_are_denials(make: Make, command: list[str], options: dict) -> None:  # type: ignore[type-arg]
-    """A NUL anywhere and nameless things are refused before anything runs (PM-09)."""
+    """A NUL anywhere and nameless things are refused before anything runs."""
     for policy in (None, _shell("git")):
         with pytest.raises(PolicyDenied) as caught:
             make(policy).process.run_sync(command, **options)
@@ -134,7 +134,7 @@ def test_variables_for_the_program_are_judged(make: Make) -> None:
 
 
 def test_the_working_directory_widens_nothing(make: Make, ws: Path) -> None:
-    """cwd is where relative paths count from and no grant (FS-18)."""
+    """cwd is where relative paths count from and no grant."""
     kernel = make({"fs": {"read": ["."], "write": ["./out"]}})
     with kernel.narrow({"fs": {"read": ["."], "write": ["./out"]}}) as narrowed:
         for each in (kernel, narrowed):

@@ -29,7 +29,7 @@ def _denied(kernel: Kernel, line: str, **options: Any) -> str:
 
 @pytest.mark.parametrize("join", _JOINS)
 def test_one_denied_command_stops_the_whole_line(make: Make, ws: Path, join: str) -> None:
-    """Nothing of it runs, not even what is allowed; without it the same line runs (PM-01)."""
+    """Nothing of it runs, not even what is allowed; without it the same line runs."""
     kernel = make(_raw("touch", "true", "wait"))
     for line in (f"touch m{join}mkdir n", f"mkdir n{join}touch m"):
         assert _denied(kernel, line) == "shell.program"
@@ -157,7 +157,7 @@ def test_without_bash_no_line_runs(make: Make, monkeypatch: pytest.MonkeyPatch) 
 def test_explain_and_the_real_run_agree(
     make: Make, audit: MemoryAudit, ws: Path, line: str
 ) -> None:
-    """What is explained as allowed runs, what is not does not (US-18)."""
+    """What is explained as allowed runs, what is not does not."""
     kernel = make(_raw("printf", fs={"read": ["."]}))
     foreseen = kernel.explain(Request.shell(line)).decision
     try:

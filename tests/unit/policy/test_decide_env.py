@@ -28,7 +28,7 @@ def sets(name: str, **lists: Any) -> Decision:
 
 
 def test_only_named_variables_are_seen() -> None:
-    """Exact names, prefixes and fixed values, by exact case (EV-08)."""
+    """Exact names, prefixes and fixed values, by exact case."""
     lists: dict[str, Any] = {"allow": ("TOKEN", "GITHUB_*"), "set": (("MODE", "ci"),)}
     for name in ("TOKEN", "GITHUB_TOKEN", "MODE"):
         assert sees(name, **lists).verdict == "allow"
@@ -39,7 +39,7 @@ def test_only_named_variables_are_seen() -> None:
 
 @pytest.mark.parametrize("name", CONTROLS)
 def test_a_wildcard_skips_control_names(name: str) -> None:
-    """Only ``unsafe_allow`` lets what loaders and interpreters obey through (EV-01, EV-02)."""
+    """Only ``unsafe_allow`` lets what loaders and interpreters obey through."""
     for pattern in ("*", f"{name[:2]}*"):
         assert sees(name, allow=(pattern,)).verdict == "deny"
         assert sets(name, allow=(pattern,)).code == "shell.hazard"
@@ -79,7 +79,7 @@ def test_an_env_block_holds_without_a_shell_block() -> None:
 
 @pytest.mark.parametrize("name", ["", "A=B", "A\0B"])
 def test_malformed_names_are_denied_whatever_the_policy(name: str) -> None:
-    """No environment can hold them (EV-08)."""
+    """No environment can hold them."""
     assert compile(Policy()).decide(Request.env(name)).code == "request.malformed"
     assert sets(name, allow=("*",)).code == "request.malformed"
 

@@ -48,7 +48,7 @@ def test_the_root_covers_everything_ordinary() -> None:
 
 
 def test_a_path_is_normalised_before_it_is_compared() -> None:
-    """Dots cannot walk out of a grant, nor past a deny (FS-12)."""
+    """Dots cannot walk out of a grant, nor past a deny."""
     ruleset = rules(read=("/srv/ws",), deny=("/srv/ws/.env",))
     assert not reads(ruleset, "/srv/ws/../../etc/shadow")
     assert not reads(ruleset, "/srv/ws//a/.././.env")
@@ -75,7 +75,7 @@ def test_deny_beats_grants_for_reading_and_writing() -> None:
 
 @pytest.mark.parametrize("order", list(permutations(range(2))))
 def test_the_most_specific_literal_path_wins_in_any_order(order: tuple[int, ...]) -> None:
-    """read, write inside it, deny inside that, write inside that (FS-06)."""
+    """read, write inside it, deny inside that, write inside that."""
     write = ("/srv/ws/a/b", "/srv/ws/a/b/c/d")
     ruleset = rules(
         read=("/srv/ws",), write=tuple(write[i] for i in order), deny=("/srv/ws/a/b/c",)
@@ -103,7 +103,7 @@ def test_a_pattern_deny_beats_even_a_deeper_grant() -> None:
 
 
 def test_names_with_metacharacters_are_literal() -> None:
-    """Brackets and question marks in grants are part of the name (PM-12)."""
+    """Brackets and question marks in grants are part of the name."""
     ruleset = rules(write=("/srv/ws/app/[id]", "/srv/ws/a b(1)", "/srv/ws/ü{}"))
     for path in ("/srv/ws/app/[id]/p.ts", "/srv/ws/a b(1)/x", "/srv/ws/ü{}/$'\n\t"):
         assert writes(ruleset, path)
@@ -118,7 +118,7 @@ def test_undecodable_names_are_compared_as_they_are() -> None:
 
 
 def test_the_default_protection_holds_in_write_grants() -> None:
-    """What runs or is obeyed outside is read-only; the rest is writable (FS-13)."""
+    """What runs or is obeyed outside is read-only; the rest is writable."""
     ruleset = rules(write=("/srv/ws",))
     for path in (
         "/srv/ws/.git/hooks/pre-commit", "/srv/ws/.git/config", "/srv/ws/sub/.git/config",
@@ -226,7 +226,7 @@ def test_a_deny_holds_in_a_private_folder_too() -> None:
 
 
 def test_absent_empty_and_closed_differ() -> None:
-    """Absent: no opinion. Empty: nothing. ``default: deny``: absent is nothing (PM-33)."""
+    """Absent: no opinion. Empty: nothing. ``default: deny``: absent is nothing."""
     open_ = compile(Policy()).decide(Request.read("/etc/shadow"))
     assert (open_.verdict, open_.layer) == ("allow", "default")
     assert not reads(rules(), "/etc/hosts")
@@ -236,12 +236,12 @@ def test_absent_empty_and_closed_differ() -> None:
 
 @pytest.mark.parametrize("path", ["/a\0b", "", "relative", "~/x"])
 def test_a_malformed_path_is_denied_whatever_the_policy(path: str) -> None:
-    """NUL and relative paths have no meaning here (PM-09)."""
+    """NUL and relative paths have no meaning here."""
     for policy in (Policy(), Policy(fs=FsPolicy(read=("/",)))):
         assert compile(policy).decide(Request.read(path)).code == "request.malformed"
 
 
 def test_a_path_beyond_the_cap_is_too_complex() -> None:
-    """Longer than any system call takes: denied without analysis (PM-10)."""
+    """Longer than any system call takes: denied without analysis."""
     decision = compile(Policy()).decide(Request.read("/a" * 600_000))
     assert (decision.verdict, decision.code) == ("deny", "request.too_complex")

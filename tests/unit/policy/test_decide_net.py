@@ -27,7 +27,7 @@ def ask(to: str, **lists: Any) -> Decision:
     ],
 )
 def test_a_wildcard_ends_at_a_label(host: str, verdict: str) -> None:
-    """``*.example.test`` is what lies below it, not the name itself nor a longer word (NB-01)."""
+    """``*.example.test`` is what lies below it, not the name itself nor a longer word."""
     assert ask(host, allow=("*.example.test:443",)).verdict == verdict
 
 
@@ -46,7 +46,7 @@ def test_a_wildcard_ends_at_a_label(host: str, verdict: str) -> None:
     ],
 )
 def test_ports_and_protocols_are_exact(to: str, verdict: str) -> None:
-    """One port, a range, all of them, UDP only where it is written (NB-10)."""
+    """One port, a range, all of them, UDP only where it is written."""
     allow = ("svc.test:443", "svc.test:8000-8100", "svc.test:53/udp", "all.test:*")
     assert ask(to, allow=allow).verdict == verdict
 
@@ -108,7 +108,7 @@ METADATA = [
 
 @pytest.mark.parametrize("host", METADATA)
 def test_no_broad_entry_grants_metadata(host: str) -> None:
-    """Not the whole of IPv4 and IPv6, not ``private``, in no wrapping (NB-06, NB-09)."""
+    """Not the whole of IPv4 and IPv6, not ``private``, in no wrapping."""
     broad = ("0.0.0.0/0:80", "[::/0]:80", "private:80", "public:80", "*:80")
     decision = ask(f"{host}:80", allow=broad)
     assert (decision.verdict, decision.code) == ("deny", "net.private")
@@ -131,7 +131,7 @@ def test_metadata_has_its_own_entry() -> None:
      "ok.test%00", "http://ok.test", "user@ok.test", "ok.test\r\n", "fe80::1%eth0", ""],
 )  # fmt: skip
 def test_malformed_hosts_are_denied_whatever_the_policy(host: str) -> None:
-    """Also with ``allow: true`` and without a block (NB-03, NB-07, NB-25)."""
+    """Also with ``allow: true`` and without a block."""
     for policy in (Policy(), Policy(net=NetPolicy(allow=True))):
         decision = compile(policy).decide(ConnectRequest(host, 443))
         assert (decision.verdict, decision.code) == ("deny", "request.malformed")

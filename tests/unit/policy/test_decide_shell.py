@@ -25,7 +25,7 @@ def spawn(*argv: str, **shell: Any) -> Decision:
 
 
 def test_a_bare_name_admits_the_name_and_its_path_in_the_search_path() -> None:
-    """Nothing that is merely called the same (PM-04)."""
+    """Nothing that is merely called the same."""
     for program in ("git", "/usr/bin/git", "//usr/bin//git"):
         assert run(program, allow=("git",)).verdict == "allow", program
     for program in ("./git", "/srv/ws/out/git", "out/git", "/usr/bin/../../srv/ws/git", "Git"):
@@ -49,7 +49,7 @@ def test_a_path_in_allow_is_that_path() -> None:
 
 
 def test_names_compare_whole_and_globs_as_written() -> None:
-    """``ls`` is not ``lsof``; ``python3*`` is any of them (PM-16)."""
+    """``ls`` is not ``lsof``; ``python3*`` is any of them."""
     assert run("ls", allow=("ls",)).verdict == "allow"
     assert run("lsof", allow=("ls",)).verdict == "deny"
     assert run("python3.11", allow=("python3*",)).verdict == "allow"
@@ -69,7 +69,7 @@ def test_names_compare_whole_and_globs_as_written() -> None:
     ],
 )
 def test_deny_compares_every_spelling(spelling: str, resolved: str | None) -> None:
-    """The last part of the name and of the file it stands for (PM-03)."""
+    """The last part of the name and of the file it stands for."""
     decision = run(spelling, "id", resolved=resolved, allow=True, deny=("sudo",))
     assert (decision.verdict, decision.rule) == ("deny", "$.shell.deny[0]")
     assert run("/tmp/s", "id", resolved="/tmp/s", allow=True, deny=("sudo",)).verdict == "allow"
@@ -88,12 +88,12 @@ def test_a_denied_path_covers_the_bare_name_that_may_find_it() -> None:
              ("cat", "sudo"), ("yarn-lock", "yarn"), ("echo", "yarn")],
 )  # fmt: skip
 def test_command_rules_look_at_the_command_only(argv: tuple[str, ...]) -> None:
-    """Words that happen to be denied names are ordinary words (PM-25)."""
+    """Words that happen to be denied names are ordinary words."""
     assert run(*argv, allow=True, deny=("sudo", "source", "eval", "yarn")).verdict == "allow"
 
 
 def test_a_denied_name_covers_every_list_of_words() -> None:
-    """``yarn`` and ``yarn test`` (PM-15)."""
+    """``yarn`` and ``yarn test``."""
     assert run("yarn", allow=True, deny=("yarn",)).verdict == "deny"
     assert run("yarn", "test", allow=True, deny=("yarn",)).verdict == "deny"
 
@@ -163,12 +163,12 @@ def test_a_program_without_a_profile_matches_words_anywhere() -> None:
     ],
 )
 def test_allowed_words_match_position_by_position(pattern: str, words: str, verdict: str) -> None:
-    """Only a final ``*`` of its own stands for further words (PM-15, PM-16)."""
+    """Only a final ``*`` of its own stands for further words."""
     assert git(*words.split(), allow=(pattern,)).verdict == verdict
 
 
 def test_a_word_with_a_space_is_one_word() -> None:
-    """Words are never joined to compare them (PM-16)."""
+    """Words are never joined to compare them."""
     assert git("status x", allow=("status x",)).verdict == "deny"
     assert git("status x", allow=("'status x'",)).verdict == "allow"
     assert git("push", "x --force", deny=("push --force",)).verdict == "allow"
@@ -283,7 +283,7 @@ def test_spawning_needs_its_own_word() -> None:
 
 @pytest.mark.parametrize("argv", [(), ("",), ("git", "status\0x"), ("gi\0t",)])
 def test_malformed_argv_is_denied_whatever_the_policy(argv: tuple[str, ...]) -> None:
-    """NUL and no program at all (PM-09)."""
+    """NUL and no program at all."""
     for policy in (Policy(), Policy(shell=ShellPolicy(allow=True))):
         decision = compile(policy).decide(Request.process(argv))
         assert (decision.verdict, decision.code) == ("deny", "request.malformed")
@@ -291,7 +291,7 @@ def test_malformed_argv_is_denied_whatever_the_policy(argv: tuple[str, ...]) -> 
 
 @pytest.mark.parametrize("word", ["a\rb", "a\x0bb", "a\u2028b", "a\u00a0b", "$(id)", "a;b", "*"])
 def test_other_characters_are_data(word: str) -> None:
-    """In a list of words nothing is special (PM-07, PM-09)."""
+    """In a list of words nothing is special."""
     assert run("printf", "%s", word, allow=("printf",)).verdict == "allow"
 
 
@@ -301,7 +301,7 @@ def test_other_characters_are_data(word: str) -> None:
     ids=["words", "bytes", "depth"],
 )
 def test_beyond_a_cap_is_denied(argv: tuple[str, ...]) -> None:
-    """Never asked, never allowed (PM-10)."""
+    """Never asked, never allowed."""
     decision = run(*argv, allow=True)
     assert (decision.verdict, decision.code) == ("deny", "request.too_complex")
 

@@ -24,7 +24,7 @@ def ask(name: str, tools: dict[str, Any], *subjects: Subject, **args: Any) -> De
 
 
 def test_the_seed_map() -> None:
-    """``fs.read`` allowed, ``fs.remove`` denied, everything else asked about (DESIGN 5.1)."""
+    """``fs.read`` allowed, ``fs.remove`` denied, everything else asked about."""
     tools = {"fs": {"read": True, "remove": False}, "*": "escalate"}
     assert ask("fs.read", tools).verdict == "allow"
     assert ask("fs.remove", tools).verdict == "deny"
@@ -109,7 +109,7 @@ POLICY = Policy(
     ],
 )
 def test_typed_subjects_fall_under_their_block(subject: Subject, verdict: str, code: str) -> None:
-    """The strictest of the tool's verdict and that of each subject (FS-18, PM-30)."""
+    """The strictest of the tool's verdict and that of each subject."""
     decision = compile(POLICY).decide(Request.tool("any.tool", subjects=[subject]))
     assert (decision.verdict, decision.code) == (verdict, code)
 
@@ -135,7 +135,7 @@ def test_a_denied_tool_stays_denied_whatever_it_touches() -> None:
     ids=["nul", "escaped backslash", "deep", "brackets in text", "wide", "large"],
 )
 def test_malformed_and_complex_arguments(args: str, code: str) -> None:
-    """NUL inside JSON is found, look-alikes are not it; depth and size are capped (PM-10)."""
+    """NUL inside JSON is found, look-alikes are not it; depth and size are capped."""
     decision = compile(Policy()).decide(ToolRequest("a", args))
     assert decision.code == code
     assert decision.verdict == ("allow" if code == "tool" else "deny")
@@ -149,7 +149,7 @@ def test_absent_empty_and_closed_differ() -> None:
 
 
 def test_a_fault_inside_is_a_denial() -> None:
-    """Whatever goes wrong while deciding, the answer is deny (DESIGN 5)."""
+    """Whatever goes wrong while deciding, the answer is deny."""
     for nonsense in (None, "git", ToolRequest("a", None), object()):  # type: ignore[arg-type]
         decision = compile(Policy()).decide(nonsense)  # type: ignore[arg-type]
         assert (decision.verdict, decision.code) == ("deny", "internal")

@@ -32,7 +32,7 @@ from axonkernel.policy.hosts import (
     ],
 )
 def test_a_host_has_one_spelling(spelled: str, canonical: str) -> None:
-    """Case, one trailing dot, international labels and zero runs are spelling only (NB-04)."""
+    """Case, one trailing dot, international labels and zero runs are spelling only."""
     assert canonical_host(spelled) == canonical
     assert canonical_host(canonical) == canonical
 
@@ -45,7 +45,7 @@ def test_a_host_has_one_spelling(spelled: str, canonical: str) -> None:
     ],
 )  # fmt: skip
 def test_numeric_spellings_are_refused(text: str) -> None:
-    """What a resolver would turn into an address has to be written as one (NB-07)."""
+    """What a resolver would turn into an address has to be written as one."""
     with pytest.raises(ValueError, match=r"ambiguous|look-alike|not a host"):
         canonical_host(text)
 
@@ -62,7 +62,7 @@ def test_numeric_spellings_are_refused(text: str) -> None:
     ],
 )  # fmt: skip
 def test_malformed_hosts_are_refused(text: str) -> None:
-    """Control characters, ports, zones, look-alikes and broken labels are no host (NB-03)."""
+    """Control characters, ports, zones, look-alikes and broken labels are no host."""
     with pytest.raises(ValueError):
         canonical_host(text)
 
@@ -81,7 +81,7 @@ def test_malformed_hosts_are_refused(text: str) -> None:
     ],
 )
 def test_ipv4_inside_ipv6_comes_out(wrapped: str, inner: str) -> None:
-    """Mapped, compatible, NAT64, 6to4 and Teredo forms are judged as what they hold (NB-06)."""
+    """Mapped, compatible, NAT64, 6to4 and Teredo forms are judged as what they hold."""
     assert canonical_host(wrapped) == inner
 
 
@@ -131,7 +131,7 @@ def test_public_addresses(text: str) -> None:
     ],
 )
 def test_metadata_addresses_need_their_own_entry(text: str, own: bool) -> None:
-    """Link-local and metadata addresses are told from other private ones (NB-09)."""
+    """Link-local and metadata addresses are told from other private ones."""
     number = address_number(text)
     assert number is not None
     assert needs_own_entry(number) is own

@@ -162,12 +162,12 @@ def test_a_hostile_argument_ends() -> None:
     ],
 )
 def test_path_globs(pattern: str, path: str, matches: bool) -> None:
-    """``*`` stays in a segment, ``**`` crosses them, brackets are ordinary (PM-12)."""
+    """``*`` stays in a segment, ``**`` crosses them, brackets are ordinary."""
     assert path_glob(pattern)(path) is matches
 
 
 def test_only_a_star_makes_a_glob() -> None:
-    """Names with other metacharacters are literal paths (PM-12)."""
+    """Names with other metacharacters are literal paths."""
     assert is_glob("/w/*.key")
     assert not any(map(is_glob, ["/w/[id]", "/w/a?", "/w/{a,b}", "/w/\\*"]))
 
@@ -202,7 +202,7 @@ def test_a_quoted_star_in_a_pattern_is_a_star() -> None:
     ],
 )  # fmt: skip
 def test_shell_syntax_needs_a_shell(line: str) -> None:
-    """Everything a shell would act on, and everything unsure (PM-07, PM-09)."""
+    """Everything a shell would act on, and everything unsure."""
     assert needs_shell(line)
 
 
@@ -214,5 +214,5 @@ def test_shell_syntax_needs_a_shell(line: str) -> None:
     ],
 )  # fmt: skip
 def test_quoted_and_plain_text_does_not(line: str) -> None:
-    """Quoted metacharacters and ordinary words stay words: no false alarms (PM-07)."""
+    """Quoted metacharacters and ordinary words stay words: no false alarms."""
     assert not needs_shell(line)

@@ -100,7 +100,7 @@ def test_protection_of_either_stays() -> None:
     ],
 )
 def test_destinations_meet_exactly(a: list[str], b: list[str], met: set[str]) -> None:
-    """Every pair of entries has its exact common part, in either order (DESIGN 6)."""
+    """Every pair of entries has its exact common part, in either order."""
     for one, two in ((a, b), (b, a)):
         net = both({"net": {"allow": one}}, {"net": {"allow": two}}).net
         assert net is not None

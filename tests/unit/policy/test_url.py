@@ -1,4 +1,4 @@
-"""One reading of a URL, for the decision and for the fetch (NB-25)."""
+"""One reading of a URL, for the decision and for the fetch."""
 
 from __future__ import annotations
 

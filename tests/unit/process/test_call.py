@@ -56,7 +56,7 @@ def test_output_and_exit_code() -> None:
 
 @pytest.mark.parametrize("word", ["", "a b", "*", "$HOME", "a\rb", "\x0b", "\u2028", "\u00a0", "é"])
 def test_words_pass_unchanged(word: str) -> None:
-    """No shell touches the words of a call (PM-09)."""
+    """No shell touches the words of a call."""
     assert _run("printf", "[%s]", word).stdout == f"[{word}]".encode()
 
 
@@ -85,7 +85,7 @@ def test_a_missing_working_directory_is_named() -> None:
 
 
 def test_input_is_empty_unless_given() -> None:
-    """A program that reads waits for nobody (US-12); input larger than a pipe is written."""
+    """A program that reads waits for nobody; input larger than a pipe is written."""
     assert _run("cat").stdout == b""
     data = os.urandom(1_000_000)
     assert _run("cat", data=data).stdout == data
@@ -99,7 +99,7 @@ def test_there_is_no_terminal() -> None:
 
 @pytest.mark.parametrize("command", [["git", "log"], ["python3"], ["sh", "-c", "read x"], ["less"]])
 def test_programs_that_wait_for_a_person_end(command: list[str], tmp_path: Path) -> None:
-    """Pagers, prompts and interpreters end by themselves (US-12)."""
+    """Pagers, prompts and interpreters end by themselves."""
     start = time.monotonic()
     _run(*command, cwd=str(tmp_path), timeout_s=5)
     assert time.monotonic() - start < 5
@@ -112,7 +112,7 @@ def test_quiet_variables_are_set() -> None:
 
 
 def test_a_declared_environment_is_built_from_nothing(tmp_path: Path) -> None:
-    """Only the floor and what is let in; no .env file is ever read (EV-05)."""
+    """Only the floor and what is let in; no .env file is ever read."""
     (tmp_path / ".env").write_text("DB=secret")
     policy = Policy(env=EnvPolicy(set=(("MODE", "x"),)))
     result = _run("env", policy=policy, cwd=str(tmp_path), env={"EXTRA": "y"})
@@ -136,8 +136,7 @@ def test_names_can_be_kept_from_a_program() -> None:
 
 
 def test_output_is_capped_and_the_program_is_not_held_up() -> None:
-    """The first bytes are kept, the rest is read and dropped, the exit code is the real one
-    (LI-12)."""
+    """The first bytes are kept, the rest is read and dropped, the exit code is the real one."""
     policy = Policy(limits=Limits(output_bytes=1000))
     result = _run("sh", "-c", "head -c 5000000 /dev/zero; echo e >&2; exit 7", policy=policy)
     assert (len(result.stdout), result.exit_code) == (1000, 7)
@@ -147,7 +146,7 @@ def test_output_is_capped_and_the_program_is_not_held_up() -> None:
 
 
 def test_a_flood_does_not_grow_this_process() -> None:
-    """200 MB through the pipe cost less than 50 MB here (LI-12)."""
+    """200 MB through the pipe cost less than 50 MB here."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = _run("head", "-c", "200000000", "/dev/zero")
     assert result.ok and len(result.stdout) == 10 * 1024 * 1024
@@ -155,7 +154,7 @@ def test_a_flood_does_not_grow_this_process() -> None:
 
 
 def test_a_call_returns_when_its_program_has_ended() -> None:
-    """A grandchild that holds the pipe does not hold the call, and is ended (LI-02)."""
+    """A grandchild that holds the pipe does not hold the call, and is ended."""
     policy = Policy(shell=ShellPolicy(allow=True, spawn=0))
     start = time.monotonic()
     result = _run("sh", "-c", "(sleep 10 & echo $!); exit 0", policy=policy)

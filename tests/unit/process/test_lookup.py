@@ -34,7 +34,7 @@ def test_relative_entries_name_no_program(tmp_path: Path, entry: str) -> None:
 
 
 def test_folders_others_can_write_name_no_program(tmp_path: Path) -> None:
-    """World-writable entries and the agent's own write grants are left out (PM-04)."""
+    """World-writable entries and the agent's own write grants are left out."""
     _program(tmp_path / "open" / "tool")
     (tmp_path / "open").chmod(0o777)
     environ = {"PATH": f"{tmp_path}/open"}

@@ -116,7 +116,7 @@ def test_a_name_never_leads_inside(fetch: Fetch, web: WebServer, address: str) -
 
 
 def test_a_name_is_looked_up_once(fetch: Fetch, web: WebServer, other: WebServer) -> None:
-    """The second answer, which would lead elsewhere, is never asked for (NB-12)."""
+    """The second answer, which would lead elsewhere, is never asked for."""
     names = Names(ok_test=[["127.0.0.1"], ["127.0.0.2"]])
     grants = [f"ok.test:{web.port}", *_own(web)]
     assert fetch(f"http://ok.test:{web.port}/", grants, names)["text"] == "hello"

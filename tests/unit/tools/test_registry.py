@@ -39,7 +39,7 @@ def nothing() -> None:
     ],
 )
 def test_names_that_would_share_an_alias_are_a_fault(first: str, second: str) -> None:
-    """The fault names both tools, and the first stays what it was (PM-28)."""
+    """The fault names both tools, and the first stays what it was."""
     registry = ToolRegistry()
     registry.register(first, nothing)
     with pytest.raises(PolicyError) as caught:
@@ -69,7 +69,7 @@ def test_malformed_names_are_a_fault(name: str) -> None:
 
 @pytest.mark.parametrize("parameter", ["path", "file", "filename", "folder", "src"])
 def test_a_path_without_a_subject_is_a_fault(parameter: str) -> None:
-    """A tool cannot take a path past the fs rules by not declaring it (FS-18)."""
+    """A tool cannot take a path past the fs rules by not declaring it."""
     scope: dict[str, Any] = {}
     exec(f"def tool({parameter}: str): ...", scope)
     with pytest.raises(PolicyError, match="no fs rule"):

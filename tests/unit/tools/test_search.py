@@ -1,4 +1,4 @@
-"""Searching tools judge what they find, not only where they look (PM-31)."""
+"""Searching tools judge what they find, not only where they look."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def line(text: str, *allow: str, cwd: str = "/srv/ws", **blocks: Any) -> Decisio
 
 @pytest.mark.parametrize("join", [" && ", "; ", " | ", " || ", " & ", " |& ", "\n", ";"])
 def test_every_command_of_a_chain_is_judged(join: str) -> None:
-    """An allowed head carries nobody along, wherever it stands (PM-01)."""
+    """An allowed head carries nobody along, wherever it stands."""
     for text in (f"cd /srv/ws{join}python3 x.py", f"python3 x.py{join}cd /srv/ws"):
         denied = line(text, "cd", "git")
         assert (denied.verdict, denied.code, denied.subject) == ("deny", "shell.program", "python3")
@@ -44,7 +44,7 @@ _HIDDEN = [
 
 @pytest.mark.parametrize("text", _HIDDEN)
 def test_a_command_is_found_wherever_it_hides(text: str) -> None:
-    """In substitutions of every quoting, in every compound command (PM-07)."""
+    """In substitutions of every quoting, in every compound command."""
     allow = ("echo", "cat")
     denied = line(text, *allow)
     assert (denied.verdict, denied.code, denied.subject) == ("deny", "shell.program", "id")
@@ -61,7 +61,7 @@ _LITERAL = [
 
 @pytest.mark.parametrize("text", _LITERAL)
 def test_quoted_text_is_no_command(text: str) -> None:
-    """What bash takes literally is not held against anybody (PM-07)."""
+    """What bash takes literally is not held against anybody."""
     assert line(text, "echo", "cat").verdict == "allow"
 
 
@@ -76,7 +76,7 @@ _BUILTINS = [
 
 @pytest.mark.parametrize("text", _BUILTINS)
 def test_builtins_are_programs(text: str) -> None:
-    """None runs unless it is listed, alone or before an allowed command (PM-06)."""
+    """None runs unless it is listed, alone or before an allowed command."""
     for whole in (text, f"{text}; git log", f"git log && {text}", f"( {text} )"):
         assert line(whole, "git").verdict == "deny"
     assert line("git log; git diff", "git").verdict == "allow"
@@ -142,7 +142,7 @@ def test_a_program_that_is_not_known_is_denied(text: str) -> None:
 
 
 def test_words_that_are_not_known_are_unseen() -> None:
-    """Globs, variables and the like keep their place and are marked (PM-13)."""
+    """Globs, variables and the like keep their place and are marked."""
     (cat, git) = commands_of(Request.shell('cat .[e]nv $A "x" ~/y {a,b}; git', cwd="/w"))
     assert (cat.words, cat.dynamic) == ((".[e]nv", "$A", "x", "~/y", "{a,b}"), (0, 1, 3, 4))
     assert cat.unseen and not git.unseen
@@ -170,19 +170,19 @@ _ODD = ["git\rid", "git\x0bid", "git\u00a0id", "git\u2028id", "git\x0c id"]
 
 @pytest.mark.parametrize("text", _ODD)
 def test_other_white_space_does_not_separate(text: str) -> None:
-    """bash takes a carriage return and its like for letters, and so does the analysis (PM-09)."""
+    """bash takes a carriage return and its like for letters, and so does the analysis."""
     assert line(f"{text}; git x", "git", "id").verdict == "deny"
     assert line("git 'a\rb\x0bc\u00a0d\u2028e'; git", "git").verdict == "allow"
 
 
 def test_a_nul_is_malformed() -> None:
-    """bash would cut or drop it (PM-09)."""
+    """bash would cut or drop it."""
     assert line("git; g\0it", "git").code == "request.malformed"
 
 
 @pytest.mark.parametrize("count", [49, 50, 51, 60, 2_000])
 def test_no_cap_weakens_a_denial(count: int) -> None:
-    """The last of many commands is judged like the first (PM-10)."""
+    """The last of many commands is judged like the first."""
     assert line("true;" * count + "id", "true").subject == "id"
     assert line("true;" * count + "true", "true").verdict == "allow"
 
@@ -203,7 +203,7 @@ _HUGE = {
 
 @pytest.mark.parametrize("text", _HUGE.values(), ids=_HUGE)
 def test_beyond_a_cap_a_line_is_too_complex(text: str) -> None:
-    """Never asked, never allowed, in bounded time (PM-10)."""
+    """Never asked, never allowed, in bounded time."""
     started = time.perf_counter()
     denied = line(text, "true")
     assert (denied.verdict, denied.code) == ("deny", "request.too_complex")
@@ -215,7 +215,7 @@ def test_beyond_a_cap_a_line_is_too_complex(text: str) -> None:
     ["ls docs/source", "ls internal/eval", "grep sudo README", "cat sudo", "ls eval; cat if"],
 )
 def test_command_names_count_in_command_position_only(text: str) -> None:
-    """A word that would be denied as a program is an ordinary argument (PM-25)."""
+    """A word that would be denied as a program is an ordinary argument."""
     assert line(f"{text}; ls", "ls", "grep", "cat").verdict == "allow"
 
 
@@ -223,7 +223,7 @@ def test_command_names_count_in_command_position_only(text: str) -> None:
     "text", ["git (", "git 'x", "if git", "git &&", "git | ; git", "git)", "fi"]
 )
 def test_not_parseable_is_not_not_allowed(text: str) -> None:
-    """The operator is told which of the two it is, and no rule is to blame (US-18)."""
+    """The operator is told which of the two it is, and no rule is to blame."""
     for allow in (("git",), ("cat",)):
         denied = line(text, *allow)
         assert (denied.verdict, denied.code, denied.layer) == ("deny", "shell.raw", "builtin")
@@ -263,7 +263,7 @@ def test_redirections_of_anything_are_judged(text: str) -> None:
 
 @pytest.mark.parametrize("target", ["$A", '"$A"', "*.x", "~/x", "$(git)", "{a,b}", "/srv/ws/$A"])
 def test_a_redirection_that_is_not_known_is_denied(target: str) -> None:
-    """Where fs or net are declared: it could be any file, or /dev/tcp (PM-13)."""
+    """Where fs or net are declared: it could be any file, or /dev/tcp."""
     for blocks in ({"fs": FsPolicy(write=("/srv/ws",))}, {"net": NetPolicy()}):
         denied = line(f"git > {target}; git", "git", **blocks)
         assert (denied.verdict, denied.code) == ("deny", "fs.write")
@@ -287,7 +287,7 @@ def test_sockets_by_redirection_are_destinations() -> None:
 
 
 def test_names_of_files_are_data() -> None:
-    """Brackets and stars in a quoted name are letters; the same unquoted are not known (PM-12)."""
+    """Brackets and stars in a quoted name are letters; the same unquoted are not known."""
     fs = FsPolicy(write=("/srv/ws/app/[id]", "/srv/ws/a b(1)"))
     assert line("git > 'app/[id]/p.ts'; git", "git", fs=fs).verdict == "allow"
     assert line("git > app/\\[id\\]/p.ts; git", "git", fs=fs).verdict == "allow"
@@ -328,7 +328,7 @@ _ASSIGNING = [
 
 @pytest.mark.parametrize("text", _ASSIGNING)
 def test_assignments_are_judged_by_env(text: str) -> None:
-    """However a variable is set, the env rules are asked about its name (PM-06)."""
+    """However a variable is set, the env rules are asked about its name."""
     allow = "git export declare readonly read unset local command".split()
     denied = line(f"{text}; git", *allow, env=EnvPolicy(allow=("B",)))
     assert (denied.verdict, denied.code, denied.subject) == ("deny", "env.name", "A")
