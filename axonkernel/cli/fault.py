@@ -5,9 +5,22 @@ from __future__ import annotations
 import os
 import sys
 
-from axonkernel.errors import AxonError, PolicyError
+from axonkernel.errors import AxonError, IsolationUnavailable, PolicyError
 
 __all__ = ["error_data", "printable", "report"]
+
+#: The commands that take --best-effort, each with how one of its fields is left out.
+_WITHOUT = {
+    "exec": "{grant} (or {field} of the policy)",
+    "run": "{field} of the policy",
+}
+#: Fields that a grant of ``exec`` declares, each with the grant.
+_GRANTS = {
+    "limits.memory": "--limit memory",
+    "limits.cpu": "--limit cpu",
+    "limits.pids": "--limit pids",
+    "net.link": "--net",
+}
 
 
 def report(error: BaseException, *, command: str = "", launcher: bool = False) -> int:
@@ -28,6 +41,8 @@ def report(error: BaseException, *, command: str = "", launcher: bool = False) -
         traceback.print_exception(error)
     if isinstance(error, AxonError):
         _tell(f"{prefix}: {error}")
+        if command in _WITHOUT and isinstance(error, IsolationUnavailable):
+            _tell_way_out(command, error.field)
         return error.exit_code
     if isinstance(error, OSError):
         _tell(f"{prefix}: {_os_text(error)}")
@@ -37,6 +52,17 @@ def report(error: BaseException, *, command: str = "", launcher: bool = False) -
         "  set AXON_DEBUG=1 to see where, and please report it"
     )
     return 125 if launcher else 70
+
+
+def _tell_way_out(command: str, field: str) -> None:
+    """How to go on without the wall, in this command's own switches."""
+    if " " in field or field in ("isolation", "limits"):
+        return  # no one field of the policy: found out too late, best-effort cannot help
+    line = f"  on the command line: axonkernel {command} --best-effort ... runs without that wall"
+    grant = _GRANTS.get(field)
+    if grant is not None:
+        line += "; or leave out " + _WITHOUT[command].format(grant=grant, field=field)
+    _tell(line)
 
 
 def error_data(error: AxonError) -> dict[str, object]:

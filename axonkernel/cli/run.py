@@ -19,7 +19,10 @@ import json
 import os
 from typing import Any
 
+from attrs import evolve
+
 from axonkernel.cli.args import usage_error
+from axonkernel.policy.model import Policy
 
 __all__ = ["add_arguments", "run"]
 
@@ -31,6 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--request", metavar="JSON", help="what the handler gets")
     parser.add_argument(
         "--require-policy", action="store_true", help="refuse an agent without a policy"
+    )
+    parser.add_argument(
+        "--best-effort",
+        action="store_true",
+        help="run with the walls this machine has, and say which are missing",
     )
     parser.add_argument("words", nargs="*", metavar="WORD", help="words of a prompt")
 
@@ -49,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     if args.policy is not None:
         more = load(args.policy)
         layers, hide = (*layers, *more.layers), (more.source,)
+    if args.best_effort:
+        layers = tuple((name, _best_effort(policy)) for name, policy in layers)
     job = Job(
         name=loaded.name or os.path.basename(loaded.entry).removesuffix(".py"),
         entry=loaded.entry,
@@ -58,6 +68,13 @@ def run(args: argparse.Namespace) -> int:
         hide=hide,
     )
     return run_job(job)
+
+
+def _best_effort(policy: Policy) -> Policy:
+    """``policy`` for a machine that lacks a wall; where it asks for no box it still does not."""
+    if policy.effective_isolation == "none":
+        return policy
+    return evolve(policy, isolation="best-effort")
 
 
 def _no_agent(source: str) -> str:

@@ -82,9 +82,11 @@ def ran(project: Project) -> bool:
 
 
 def told_once(ended: Ended) -> str:
-    """The one line on stderr."""
+    """The one line on stderr, but for the switch that a command has to go on without."""
     assert "Traceback" not in ended.err
-    (line,) = ended.err.splitlines()
+    line, *way = ended.err.splitlines()
+    assert all("--best-effort ... runs without that wall" in each for each in way)
+    assert len(way) <= 1
     return line
 
 
@@ -129,6 +131,19 @@ def test_where_systemd_runs_limits_are_held(lab: SystemdLab, road: str) -> None:
     ended = project.run(ROADS[road])
     assert ended.code == 0, ended.err
     assert project.run(["test", "-e", "out/mark"]).code == 0
+
+
+@pytest.mark.parametrize("road", ["exec", "run"])
+def test_the_switch_that_is_named_goes_on_without_the_wall(project: Project, road: str) -> None:
+    """--best-effort of exec and run, as the refusal says; the posture says what is not held."""
+    prepared(project, LACKS["systemd"].policy)
+    python, _m, module, command, *rest = ROADS[road]
+    refused = project.run(without("systemd", [python, _m, module, command, *rest]))
+    assert f"axonkernel {command} --best-effort ..." in refused.err
+    assert not ran(project)
+    ended = project.run(without("systemd", [python, _m, module, command, "--best-effort", *rest]))
+    assert ended.code == 0 and ran(project), ended.err
+    assert ended.posture["limits.memory"] == "unenforced"
 
 
 #: What is still held when a piece is missing, and what is declared and not.

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from axonkernel.cli.fault import report
+from axonkernel.errors import IsolationUnavailable
+
 from .conftest import Shell
 
 
@@ -86,3 +89,25 @@ def test_a_descriptor_to_read_from_takes_no_status(shell: Shell) -> None:
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+@pytest.mark.parametrize(
+    ("command", "field", "way"),
+    [
+        ("exec", "limits.memory", "without that wall; or leave out --limit memory"),
+        ("exec", "net.link", "exec --best-effort ... runs without that wall; or leave out --net"),
+        ("run", "limits.pids", "run --best-effort ... runs without that wall; or leave out limits"),
+        ("run", "a Python configuration", ""),
+        ("check", "limits.memory", ""),
+    ],
+)
+def test_a_missing_wall_is_told_with_the_commands_own_switches(
+    command: str, field: str, way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a line of its own, where a switch of this command helps, and nowhere else."""
+    error = IsolationUnavailable(field, "systemd", "get it")
+    assert report(error, command=command, launcher=True) == 125
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first == f"axonkernel {command}: {error}" and 'isolation = "best-effort"' in first
+    assert len(rest) == bool(way)
+    assert way in "".join(rest)
