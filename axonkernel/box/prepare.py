@@ -19,7 +19,7 @@ from axonkernel.box.unbuilt import unbuilt
 from axonkernel.errors import BoxError, Fault, IsolationUnavailable, PolicyError
 from axonkernel.policy.model import Policy
 
-__all__ = ["create", "interpreter_files", "prepare", "prepare_surveyed", "without_box"]
+__all__ = ["create", "interpreter_files", "prepare", "prepare_surveyed", "refused", "without_box"]
 
 _KEPT_USER = "{} is closed to {}, the project's owner: the agent keeps this user's uid"
 #: What to do about a field that no machine can hold yet.
@@ -83,11 +83,29 @@ def without_box(policy: Policy) -> str:
     return "" if piece is None else _lack("no box", piece)
 
 
+def refused(policy: Policy) -> dict[str, Piece]:
+    """The declared fields that keep a box for ``policy`` from being made here, each with what
+    it lacks; none where nothing asks for a box, or best-effort goes without."""
+    if policy.effective_isolation in ("none", "best-effort"):
+        return {}
+    policy = policy.closed()
+    found = probe.probe()
+    lacking = probe.unenforced(_walled_fields(policy), found)
+    if lacking and found.kept:  # what was missing may be there by now, as for a launch
+        lacking = probe.unenforced(_walled_fields(policy), probe.probe(refresh=True))
+    return {**lacking, **dict(_unbuilt(policy))}
+
+
+def _unbuilt(policy: Policy) -> Iterator[tuple[str, Piece]]:
+    for field, what in unbuilt(policy):
+        yield field, Piece(field, False, what, "", _UNBUILT_FIX)
+
+
 def _require(policy: Policy) -> dict[str, Piece]:
     """The declared fields without a wall; refuses them unless isolation is best-effort."""
     fields = tuple(_walled_fields(policy))
     isolation = policy.effective_isolation
-    pieces = {field: Piece(field, False, what, "", _UNBUILT_FIX) for field, what in unbuilt(policy)}
+    pieces = dict(_unbuilt(policy))
     if isolation == "best-effort":
         return {**probe.unenforced(fields, probe.probe()), **pieces}
     for field, piece in pieces.items():

@@ -1,7 +1,8 @@
 """Find the faults of a policy, and rules that do more, or less, than they seem to.
 
 Faults (exit 78) keep a policy from running; all of them are shown at once, each with its
-place and a fix. Warnings (exit 0, or 1 with --strict) are for you to judge. Nothing is run.
+place and a fix. Warnings (exit 0, or 1 with --strict) are for you to judge. Notes say what the
+policy comes to on this machine, fields it would refuse among them. Nothing of yours is run.
 
   axonkernel check                 the configuration found from here upward
   axonkernel check policy.toml     this file
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check one policy; 0 when it can run, 1 for warnings with --strict."""
     from axonkernel.config.loaded import load, no_policy
-    from axonkernel.config.machine import machine_notes
+    from axonkernel.config.machine import machine_notes, refused_notes
     from axonkernel.knowledge import added_profiles
     from axonkernel.policy.lint import lints
 
@@ -43,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
         raise no_policy(loaded.source)
     added_profiles(loaded.policy)
     warnings = lints(loaded.policy)
-    notes = (*loaded.notes, *machine_notes(loaded.policy))
+    here = (*machine_notes(loaded.policy), *refused_notes(loaded.effective))
+    notes = (*loaded.notes, *here)
     if args.json:
         say_json(_data(loaded, warnings, notes))
     else:

@@ -46,9 +46,12 @@ read = ["."]            # this folder and everything below it
 # remove = false
 
 [limits]
+wall = "30m"
+"""
+
+_TOML_LIMITS = """\
 memory = "2G"
 cpu = "100%"            # of one core
-wall = "30m"
 pids = 256
 """
 
@@ -74,7 +77,9 @@ agent = define_agent(
         # "shell": {"allow": ["git"], "args": {"git": {"escalate": ["push*"]}}},
         # "env": {"allow": ["GITHUB_TOKEN"]},
         "tools": {"fs": {"read": True, "list": True}},
-        "limits": {"memory": "2G", "cpu": "100%", "wall": "30m", "pids": 256},
+        "limits": {
+            "wall": "30m",
+LIMITS        },
     },
 )
 
@@ -84,6 +89,12 @@ async def main(kernel, request):
     """What one request does. Every call here is checked against the policy first."""
     return await kernel.call("fs.list", path=".")
 '''
+
+_PYTHON_LIMITS = """\
+"memory": "2G",
+"cpu": "100%",  # of one core
+"pids": 256,
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,8 +117,22 @@ def run(args: argparse.Namespace) -> int:
     path = os.path.join(args.folder, "axon.config.py" if args.python else "policy.toml")
     # "x": a file that appeared in between is not overwritten either.
     with open(path, "x", encoding="utf-8", opener=_opener) as file:
-        file.write(_PYTHON if args.python else _TOML)
+        file.write(_text(args.python))
     return _written(args, path)
+
+
+def _text(python: bool) -> str:
+    """The configuration to start from; limits that this machine lacks are comments in it."""
+    from axonkernel.config.machine import lacking_limits
+
+    lines = (_PYTHON_LIMITS if python else _TOML_LIMITS).splitlines(keepends=True)
+    missing = lacking_limits()
+    if missing:
+        remark = f"# This machine cannot hold these ({missing} is missing): axonkernel doctor\n"
+        lines = [remark, *(f"# {line}" for line in lines)]
+    if not python:
+        return _TOML + "".join(lines)
+    return _PYTHON.replace("LIMITS", "".join(f"{'':12}{line}" for line in lines))
 
 
 def _opener(path: str, flags: int) -> int:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from axonkernel.box.unbuilt import unreachable
 from axonkernel.config.source import shown
+from axonkernel.errors import AxonError
 from axonkernel.paths import linked_grants
 from axonkernel.policy.model import FsPolicy, Policy
 from axonkernel.policy.protect import DEFAULT_PROTECT
 
-__all__ = ["machine_notes"]
+__all__ = ["lacking_limits", "machine_notes", "refused_notes"]
 
 
 def machine_notes(policy: Policy) -> tuple[str, ...]:
@@ -28,6 +29,34 @@ def machine_notes(policy: Policy) -> tuple[str, ...]:
         *_writable_programs(fs),
         *_protected(fs),
     )
+
+
+def refused_notes(policy: Policy) -> tuple[str, ...]:
+    """A note for each declared field that this machine would refuse to run with.
+
+    Tries what the machine can hold, once per boot, or again while something is missing.
+    """
+    from axonkernel.box.prepare import refused
+
+    try:
+        pieces = refused(policy)
+    except (AxonError, OSError):  # a note less; a launch will say what is wrong
+        return ()
+    return tuple(
+        f"$.{field}: this machine would refuse it: {piece.missing} is missing; fix: {piece.fix}"
+        for field, piece in pieces.items()
+    )
+
+
+def lacking_limits() -> str:
+    """What this machine lacks to hold memory, cpu and pids; "" when it lacks nothing.
+
+    Where there is no box at all that is not said of the limits.
+    """
+    from axonkernel.box.probe import probe
+
+    piece = next((piece for piece in probe(refresh=True).pieces if piece.name == "limits"), None)
+    return "" if piece is None or piece.ok else piece.missing
 
 
 def _reads(fs: FsPolicy) -> Iterator[str]:

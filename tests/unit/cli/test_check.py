@@ -6,6 +6,11 @@ import json
 
 import pytest
 
+from axonkernel.box import prepare, probe
+from axonkernel.box.probe import NEEDS, Piece, Probe
+from axonkernel.config import machine
+from axonkernel.policy.parse import parse
+
 from .conftest import Shell
 
 CLOSED = 'default = "deny"\n'
@@ -147,3 +152,37 @@ def test_found_python_is_not_run_without_trust(shell: Shell, name: str) -> None:
     assert ended.code == 78
     assert "axonkernel trust" in ended.err
     assert not marker.exists()
+
+
+def lacks(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """This machine without the named pieces."""
+    pieces = (
+        Piece(name, name not in names, "systemd", "", "get it")
+        for name in dict.fromkeys(name for needed in NEEDS.values() for name in needed)
+    )
+    found = Probe(tuple(pieces))
+    monkeypatch.setattr(probe, "probe", lambda *, refresh=False: found)
+
+
+def test_fields_that_this_machine_would_refuse_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each declared one, with the fix; nothing of what is held, not declared or not walled."""
+    policy = parse({"limits": {"memory": "1G", "pids": 9, "wall": "1m"}, "fs": {"read": ["."]}})
+    lacks(monkeypatch, "limits")
+    notes = machine.refused_notes(policy)
+    assert [note.split(":")[0] for note in notes] == ["$.limits.memory", "$.limits.pids"]
+    assert all("systemd is missing; fix: get it" in note for note in notes)
+    for isolation in ("best-effort", "none"):
+        other = parse({"limits": {"memory": "1G"}, "isolation": isolation})
+        assert machine.refused_notes(other) == ()
+    lacks(monkeypatch)
+    assert machine.refused_notes(policy) == ()
+
+
+def test_a_check_does_not_fail_by_what_it_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that cannot be tried is a note less."""
+
+    def broken(_policy: object) -> dict[str, Piece]:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(prepare, "refused", broken)
+    assert machine.refused_notes(parse({"fs": {"read": ["."]}})) == ()

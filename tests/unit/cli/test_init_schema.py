@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 import stat
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from axonkernel.cli import init
+from axonkernel.cli.args import drive
+from axonkernel.config import machine
 
 from .conftest import Shell
 
@@ -81,6 +87,35 @@ def test_run_beside_a_mere_policy_names_both_ways(shell: Shell) -> None:
     assert "policy.toml holds no agent, only a policy" in ended.err
     assert "in another folder `axonkernel init --python`" in ended.err
     assert "axonkernel run --agent FILE" in ended.err
+
+
+@pytest.mark.parametrize("missing", ["systemd", ""])
+def test_limits_that_the_machine_lacks_are_comments(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a remark that says what is missing; where nothing is, they are in force."""
+    monkeypatch.setattr(machine, "lacking_limits", lambda: missing)
+    for option, name in (([], "policy.toml"), (["--python"], "axon.config.py")):
+        folder = tmp_path / name
+        folder.mkdir()
+        assert drive(init, "init", [*option, str(folder)]) == 0
+        text = (folder / name).read_text()
+        assert ("cannot hold these (systemd is missing)" in text) is bool(missing)
+        limits = _policy(text, name)["limits"]
+        assert limits == {"wall": "30m"} | ({} if missing else CAPS)
+        assert max(map(len, text.splitlines())) <= 100
+
+
+CAPS = {"memory": "2G", "cpu": "100%", "pids": 256}
+
+
+def _policy(text: str, name: str) -> dict[str, Any]:
+    if name == "policy.toml":
+        return tomllib.loads(text)
+    names: dict[str, Any] = {}
+    exec(compile(text, name, "exec"), names)
+    data: dict[str, Any] = names["agent"].policy_data
+    return data
 
 
 def test_init_writes_into_a_named_folder(shell: Shell) -> None:
