@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from random import Random
 from typing import Any
 
+import bench
 from axonkernel.policy.decide import Ruleset, compile
 from axonkernel.policy.parse import parse
 from axonkernel.policy.request import AnyRequest, Request
@@ -33,6 +38,23 @@ def rows(session: Session) -> Iterator[Row]:
         medians=samples.medians,
     )
     yield _flatness_by_kind(session.rounds(51))
+    yield _slowest_line(session.rounds(2_001))
+
+
+def _slowest_line(count: int) -> Row:
+    """The slowest of many random lines of shell, as the tests draw them."""
+    sys.path.append(str(Path(bench.__file__).parent.parent / "tests"))
+    from unit.policy.shell.random_lines import random_line  # the tests' own, not a package
+
+    decide = _ruleset({"shell": {"allow": ["a", "b", "c"], "raw": True}}).decide
+    random, slowest_s = Random(2_024), 0.0
+    decide(Request.shell("a | b"))  # the parser is loaded with the first line that needs it
+    for _ in range(count):
+        request = Request.shell(random_line(random), cwd="/w")
+        started_s = time.process_time()
+        decide(request)
+        slowest_s = max(slowest_s, time.process_time() - started_s)
+    return Row("decide, slowest random shell line", slowest_s * 1e3, "ms", 50.0, n=count, note="")
 
 
 def _asking(policy: Mapping[str, Any], asked: tuple[AnyRequest, ...]) -> Callable[[], float]:
