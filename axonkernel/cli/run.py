@@ -17,12 +17,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from typing import Any
-
-from attrs import evolve
+from typing import TYPE_CHECKING, Any
 
 from axonkernel.cli.args import usage_error
-from axonkernel.policy.model import Policy
+
+if TYPE_CHECKING:
+    from axonkernel.policy.model import Policy
 
 __all__ = ["add_arguments", "run"]
 
@@ -72,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _best_effort(policy: Policy) -> Policy:
     """``policy`` for a machine that lacks a wall; where it asks for no box it still does not."""
+    from attrs import evolve
+
     if policy.effective_isolation == "none":
         return policy
     return evolve(policy, isolation="best-effort")
