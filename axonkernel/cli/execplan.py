@@ -43,9 +43,10 @@ def make(
     Raises PolicyError, IsolationUnavailable or BoxError.
     """
     layers, hide = _layers(options, policy_file, found)
-    policy = _protected(reduce(meet, (canonical_policy(layer) for layer in layers)))
     if "--best-effort" in options.flags:
-        policy = evolve(policy, isolation="best-effort")
+        # Only what the user wrote: the machine's own profile is a ceiling no switch lowers.
+        layers[-1] = evolve(layers[-1], isolation="best-effort")
+    policy = _protected(reduce(meet, (canonical_policy(layer) for layer in layers)))
     ask = Ask("exec", os.getcwd(), options.command[0], hide=hide, state=own_folders())
     plan, host = prepare_surveyed(policy, ask)
     links = tuple(line for layer in layers for line in linked_grants(layer))

@@ -58,7 +58,10 @@ def run(args: argparse.Namespace) -> int:
         more = load(args.policy)
         layers, hide = (*layers, *more.layers), (more.source,)
     if args.best_effort:
-        layers = tuple((name, _best_effort(policy)) for name, policy in layers)
+        # The machine's own profile is a ceiling: no switch lowers it.
+        layers = tuple(
+            (name, policy if name == "profile" else _best_effort(policy)) for name, policy in layers
+        )
     job = Job(
         name=loaded.name or os.path.basename(loaded.entry).removesuffix(".py"),
         entry=loaded.entry,

@@ -6,6 +6,10 @@ A policy that is only partly held must never look as if it were held, on any roa
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,8 +61,8 @@ def test_exec_refuses_a_field_that_nothing_holds(box: Boxed, field: str) -> None
     """125, the field by name with what to do, and nothing ran; without the field it does."""
     run = through_exec(box, {**CLOSED, **UNBUILT[field]})
     assert (run.code, run.out) == (125, b"") and not ran(box)
-    (line,) = run.err.splitlines()
-    assert field in line and "leave it out" in line
+    line, hint = run.err.splitlines()
+    assert field in line and "leave it out" in line and "--best-effort" in hint
     twin = through_exec(box, CLOSED)
     assert twin.code == 0 and ran(box), twin.err
 
@@ -175,3 +179,24 @@ def test_what_opens_nothing_is_told(box: Boxed) -> None:
     told = ["net.allow api.example.test:443: names", "names that do not exist yet",
             f"{box.project} is not granted: in the box it holds only"]  # fmt: skip
     assert all(text in run.err for text in told), run.err
+
+
+def test_best_effort_does_not_lower_the_machines_profile(tmp_path: Path) -> None:
+    """The switch speaks for the user's own policy; a strict profile goes on to refuse what is
+    left open, and without one the same command runs."""
+    env = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "c"),
+           "XDG_STATE_HOME": str(tmp_path / "s")}  # fmt: skip
+    policy = tmp_path / "p.toml"
+    policy.write_text('fs.read = ["."]\n')
+    argv = [sys.executable, "-m", "axonkernel", "exec", "--best-effort"]
+    argv += ["--policy", str(policy), "--", "true"]
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True)
+
+    assert run().returncode == 0
+    profile = tmp_path / ".config" / "axonkernel" / "profile.toml"
+    profile.parent.mkdir(parents=True, exist_ok=True)
+    profile.write_text('isolation = "strict"\nfs.read = ["/"]\n')
+    refused = run()
+    assert refused.returncode == 78 and "strict" in refused.stderr
