@@ -31,17 +31,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check one policy; 0 when it can run, 1 for warnings with --strict."""
-    from axonkernel.config.loaded import load, no_policy
+    from axonkernel.config.loaded import load
     from axonkernel.config.machine import machine_notes, refused_notes
     from axonkernel.knowledge import added_profiles
     from axonkernel.policy.lint import lints
+    from axonkernel.required import no_policy
 
     if args.file is not None and args.policy is not None:
         raise usage_error("check takes FILE or --policy FILE, not both")
     path = args.file if args.file is not None else args.policy
     loaded = load(path, require_policy=args.require_policy, read_untrusted=True)
     if not loaded.source:
-        raise no_policy(loaded.source)
+        raise no_policy("")
     added_profiles(loaded.policy)
     warnings = lints(loaded.policy)
     here = (*machine_notes(loaded.policy), *refused_notes(loaded.effective))

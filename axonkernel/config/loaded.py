@@ -20,14 +20,13 @@ from axonkernel.errors import Fault, PolicyError
 from axonkernel.policy.known import unknown_tools
 from axonkernel.policy.model import Policy
 from axonkernel.policy.parse import collect
+from axonkernel.required import no_policy, policy_required
 
 __all__ = [
     "LoadedPolicy",
     "data_digest",
     "load",
-    "no_policy",
     "parse_source",
-    "policy_required",
     "read_policy_data",
 ]
 
@@ -104,7 +103,7 @@ def load(
         source = read_source(name, found=search is not None)
         loaded = _load_source(source, read_untrusted, store)
     if not loaded.policy.declared and policy_required(require_policy):
-        raise no_policy(loaded.source)
+        raise no_policy(shown(loaded.source) if loaded.source else "")
     return evolve(
         loaded,
         layers=(*layers, ("policy", loaded.policy)),
@@ -129,21 +128,6 @@ def data_digest(data: Any) -> str:
     """SHA-256 of policy data in its one canonical spelling."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def no_policy(source: str) -> PolicyError:
-    """The error for a policy that is needed, when ``source`` declares none or is ""."""
-    what = "declares nothing" if source else "none was found"
-    return PolicyError(
-        [
-            Fault(
-                "$",
-                f"a policy is required, and {what}",
-                hint="axonkernel init writes a closed one to start from, or give --policy FILE",
-            )
-        ],
-        shown(source) if source else "policy",
-    )
 
 
 def _load_source(source: Source, read_untrusted: bool, store: TrustStore | None) -> LoadedPolicy:
@@ -206,10 +190,3 @@ def parse_source(source: Source, data: dict[str, Any]) -> Policy:
     if policy is None or faults:
         raise PolicyError(faults, shown(source.path))
     return policy
-
-
-def policy_required(asked: bool | None = None) -> bool:
-    """Whether running without a policy is refused: as asked, or by AXON_REQUIRE_POLICY."""
-    if asked is not None:
-        return asked
-    return os.environ.get("AXON_REQUIRE_POLICY", "") not in ("", "0")

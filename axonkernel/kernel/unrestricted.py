@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable
 
 from axonkernel.policy.model import Policy
+from axonkernel.required import no_policy, policy_required
 
 __all__ = ["tell_or_refuse"]
 
@@ -22,8 +23,6 @@ def tell_or_refuse(policies: Iterable[Policy]) -> None:
 
     Raises PolicyError when AXON_REQUIRE_POLICY asks for a policy.
     """
-    from axonkernel.config.loaded import no_policy, policy_required
-
     if any(policy.declared for policy in policies):
         return
     if policy_required():

@@ -49,8 +49,8 @@ class Job:
 
 def run_defined(agent: Agent, request: Any) -> int:
     """Run an agent whose file is running as a script, by the user's own choice."""
-    from axonkernel.config.loaded import no_policy, policy_required
     from axonkernel.config.profile import load_profiles, profile_paths
+    from axonkernel.required import no_policy, policy_required
 
     if not agent.policy.declared and policy_required():
         raise no_policy(agent.entry or "")
