@@ -14,6 +14,7 @@ import os
 import select
 import sys
 import threading
+from typing import Any
 
 from axonkernel.box.channel import Channel, ChannelClosed, pair
 from axonkernel.box.model import BoxPlan, BoxResult, Command, LimitsPlan
@@ -80,7 +81,7 @@ class BoxProcess:
             with contextlib.suppress(ChannelClosed):
                 self._control.send(order)
 
-    def _receive(self, wanted: str) -> dict[str, object]:
+    def _receive(self, wanted: str) -> dict[str, Any]:
         """The next event named ``wanted``, or the end; events in between are kept."""
         while True:
             try:
@@ -137,16 +138,14 @@ def needs_scope(limits: LimitsPlan | None) -> bool:
     return limits is not None and bool(limits.memory_bytes or limits.cpu_millicores or limits.pids)
 
 
-def _confine(
-    control: Channel, plan: BoxPlan, built: dict[str, object], unit: str, slice: str
-) -> None:
+def _confine(control: Channel, plan: BoxPlan, built: dict[str, Any], unit: str, slice: str) -> None:
     from axonkernel.box import scope
 
     assert plan.limits is not None
     pids, init = built["pids"], built["init"]
     try:
-        scope.start(unit, scope.properties(plan.limits, slice=slice), pids)  # type: ignore[arg-type]
-        scope.wait_in_cgroup(init, unit, plan.limits)  # type: ignore[arg-type]
+        scope.start(unit, scope.properties(plan.limits, slice=slice), pids)
+        scope.wait_in_cgroup(init, unit, plan.limits)
     except IsolationUnavailable as error:
         control.send({"op": "stop", "message": str(error)})
         raise

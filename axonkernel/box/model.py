@@ -18,6 +18,7 @@ __all__ = [
     "Mount",
     "NetPlan",
     "PostureField",
+    "Reason",
     "decode_plan",
     "posture_line",
 ]
@@ -153,6 +154,9 @@ class Command(NamedTuple):
     env: tuple[tuple[str, str], ...] | None = None
 
 
+Reason = Literal["exit", "wall", "memory", "killed", "launch"]
+
+
 class BoxResult(NamedTuple):
     """How a run ended.
 
@@ -168,7 +172,7 @@ class BoxResult(NamedTuple):
     """
 
     exit_code: int
-    reason: Literal["exit", "wall", "memory", "killed", "launch"] = "exit"
+    reason: Reason = "exit"
     stage: str = ""
     message: str = ""
     wall_s: float = 0.0

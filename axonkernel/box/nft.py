@@ -195,6 +195,7 @@ def _binding() -> _Transport | None:
     except (ImportError, OSError, AttributeError):  # the last: a folder left by a removal
         return None
     context.set_json_output(True)
+    # The binding has no types.
     return context.cmd  # type: ignore[no-any-return]
 
 

@@ -224,7 +224,7 @@ def bindings() -> str:
     if nft._binding() is None:
         absent.append("python3-nftables")
     try:
-        import pydbus  # noqa: F401
+        import pydbus  # noqa: F401 - whether it loads is the question
     except (ImportError, ValueError, AttributeError):
         absent.append("python3-gi")
     if absent:

@@ -31,7 +31,7 @@ from axonkernel.box.linux import (
     set_namespace,
 )
 from axonkernel.box.lookup import NOT_EXECUTABLE, NOT_FOUND, require_program
-from axonkernel.box.model import BoxPlan, BoxResult, Command, decode_plan
+from axonkernel.box.model import BoxPlan, BoxResult, Command, Reason, decode_plan
 from axonkernel.box.spawn import Spawned, spawn
 from axonkernel.box.staging import settle
 from axonkernel.errors import BoxError
@@ -69,7 +69,7 @@ class _Warden:
         self.parked = 0
         self.link: Link | None = None
         self.group: cgroup.Group | None = None
-        self.reason = "exit"
+        self.reason: Reason = "exit"
         self.reaped: dict[int, int] = {}
         self.started_s = 0.0
 
@@ -206,7 +206,7 @@ class _Warden:
             case "resume":
                 clock.resume()
 
-    def _kill(self, reason: str) -> None:
+    def _kill(self, reason: Reason) -> None:
         """End every process of the box, by its pid 1."""
         if self.reason == "exit":
             self.reason = reason
@@ -233,11 +233,11 @@ class _Warden:
         counters = self.group.counters() if self.group is not None else cgroup.Counters()
         code = _exit_code(self.bwrap.status, self.reaped[self.bwrap.pid])
         oom = counters.oom_kills > 0
-        reason = "memory" if oom and code == 128 + signal.SIGKILL else self.reason
+        reason: Reason = "memory" if oom and code == 128 + signal.SIGKILL else self.reason
         self._finish(
             BoxResult(
                 code,
-                reason,  # type: ignore[arg-type]  # one of its literals, by construction
+                reason,
                 wall_s=time.monotonic() - self.started_s,
                 cpu_s=counters.cpu_s,
                 peak_memory_bytes=counters.peak_memory_bytes,

@@ -91,6 +91,7 @@ def _open_missing_streams() -> None:
     for name, flags in (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
             fd = os.open(os.devnull, flags)
+            # Open until the process ends, as the streams it stands for.
             setattr(sys, name, open(fd, "r" if name == "stdin" else "w"))  # noqa: SIM115
 
 

@@ -108,6 +108,7 @@ def _plan(path: str) -> BoxPlan:
 
 
 def _memory_file(text: bytes) -> BinaryIO:
+    # The caller closes it.
     file = open(os.memfd_create("axon.config"), "w+b")  # noqa: SIM115
     file.write(text)
     file.flush()
