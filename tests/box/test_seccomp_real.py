@@ -122,7 +122,7 @@ def in_box(attempts: list[Any], code: bytes | None) -> dict[str, Any]:
 
 
 def attempts() -> list[Any]:
-        numbered = [["call", seccomp._number(pyseccomp, name), args] for name, args, *_ in CALLS]
+    numbered = [["call", seccomp._number(pyseccomp, name), args] for name, args, *_ in CALLS]
     return [*numbered, ["call", X32_GETPID, []], ["i386", I386_GETPID]]
 
 
