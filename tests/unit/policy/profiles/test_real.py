@@ -70,7 +70,7 @@ RUNS = [
     case("ssh nowhere.invalid -o 'PROXYCOMMAND @P'", "ssh -V"),
     case("scp -S@P words nowhere.invalid:x", "scp words copy"),
     case("rsync -ae@P words nowhere.invalid:x", "rsync -a words copy"),
-    case("rsync -a --rs @P words nowhere.invalid:x", "rsync -a words copy"),
+    case("rsync -a --rsh @P words nowhere.invalid:x", "rsync -a words copy"),
     case("zip -q w.zip words -T -TT @P", "zip -q w.zip words -T"),
     case("rg --pre=@P hello words", "rg hello words"),
     case("make --eval=x:\\;@P x", "make -v"),
