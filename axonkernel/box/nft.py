@@ -33,6 +33,8 @@ _Transport = Callable[[str], tuple[int, str, str]]
 _OWNER = {"family": "inet", "table": TABLE}
 _FAMILIES = (("4", "ip", "ipv4_addr"), ("6", "ip6", "ipv6_addr"))
 _REFUSED_KEPT_S = 3600
+#: nft prints numbers where /etc/protocols is missing, as on a minimal Debian.
+_PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "ipv6-icmp", "132": "sctp"}
 
 
 # -- the value --------------------------------------------------------------------------
@@ -259,4 +261,4 @@ def read_refused() -> tuple[Destination, ...]:
 
 def _destination(item: Any) -> Destination:
     address, protocol, port = item["elem"]["val"]["concat"]
-    return str(address), str(protocol), int(port)
+    return str(address), _PROTOCOLS.get(str(protocol), str(protocol)), int(port)
