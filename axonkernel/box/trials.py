@@ -153,6 +153,8 @@ def table() -> str:
     """A table loaded in a new network namespace refuses a packet, and notes it."""
     with _namespace() as child:
         answer = _ask(child, "table")
+    if "protocol name" in answer["error"]:
+        raise Missing("/etc/protocols", answer["error"], install("netbase"))
     if answer["error"]:
         raise Missing("nft", answer["error"], answer["fix"] or install("nftables"))
     return answer["by"]
