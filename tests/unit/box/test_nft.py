@@ -254,3 +254,10 @@ def test_an_added_element_is_renewed_in_one_transaction(monkeypatch: pytest.Monk
     assert element["elem"] == [
         {"elem": {"val": {"concat": ["2001:db8::1", "tcp", 443]}, "timeout": 30}}
     ]
+
+
+def test_protocols_are_named_where_the_system_has_only_numbers() -> None:
+    """Without /etc/protocols nft prints 17 for udp; with it, the name."""
+    for printed in ("udp", "17", 17):
+        item = {"elem": {"val": {"concat": ["203.0.113.9", printed, 9]}}}
+        assert nft._destination(item) == ("203.0.113.9", "udp", 9)
