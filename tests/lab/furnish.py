@@ -71,8 +71,9 @@ def add_user(uid: int) -> tuple[str, str]:
             fields = line.rstrip("\n").split(":")
             if len(fields) > 5 and fields[2] == str(uid):
                 return fields[0], fields[5]
+    # "*", not "x": PAM lets nobody in who should be in the shadow file and is not.
     for path, line in (
-        ("/etc/passwd", f"axonlab:x:{uid}:{uid}::/home/axonlab:/bin/sh\n"),
+        ("/etc/passwd", f"axonlab:*:{uid}:{uid}::/home/axonlab:/bin/sh\n"),
         ("/etc/group", f"axonlab:x:{uid}:\n"),
     ):
         with open(path, "a") as file:

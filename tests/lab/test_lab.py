@@ -298,6 +298,12 @@ class TestThisMachine:
             lab.get(old_file)
         assert comparing.links(lab.leader) == {"lo"}
 
+    def test_its_user_may_be_unknown_here(self) -> None:
+        """A uid without an entry in passwd gets a name and a user manager in the lab."""
+        with SystemdLab(uid=54321) as lab:
+            assert lab.user_manager
+            assert lab.run(["id", "-un"], user=54321).stdout == "axonlab\n"
+
     def test_two_labs_live_side_by_side(self) -> None:
         """Two labs share no control group and no process."""
         with SystemdLab() as one, SystemdLab() as two:
