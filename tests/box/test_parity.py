@@ -11,6 +11,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import pytest
 from axonkernel import Kernel
 from axonkernel.box.host import Ask
 from axonkernel.box.prepare import prepare
+from axonkernel.errors import LimitExceeded
 from axonkernel.paths import canonical_policy
 from axonkernel.policy.request import AnyRequest, Request
 from box.boxed import PYTHON, Boxed, Run, attempts_command
@@ -133,10 +135,12 @@ def kernel(box: Boxed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
         yield kernel
 
 
-def run_below(box: Boxed, *attempts: list[Any]) -> tuple[list[Any], Run]:
+def run_below(
+    box: Boxed, *attempts: list[Any], policy: dict[str, Any] = POLICY
+) -> tuple[list[Any], Run]:
     """The answers from inside a box of the policy, and the run."""
     path = box.project / "policy.json"
-    path.write_text(json.dumps(POLICY))
+    path.write_text(json.dumps(policy))
     run = box.exec(
         "--policy", str(path), command=attempts_command(*attempts),
         env={"TOKEN": TOKEN, "MODE": "x"},
@@ -145,9 +149,8 @@ def run_below(box: Boxed, *attempts: list[Any]) -> tuple[list[Any], Run]:
     return json.loads(run.out.splitlines()[-1]), run  # programs may have written before
 
 
-@pytest.mark.parametrize("kind", CASES)
-def test_a_denial_with_a_wall_is_held_below(box: Boxed, kernel: Kernel, kind: str) -> None:
-    """Denied by the mediator, and by the operating system for code that does not ask."""
+def hold_case(kind: str, box: Boxed, kernel: Kernel) -> None:
+    """The attempts of one case: all of ``below`` fail and leave nothing, all of ``above`` work."""
     case = CASES[kind]
     decision = kernel.check(case.denied(box.project))
     assert (decision.verdict, decision.code) == ("deny", kind.split()[0])
@@ -164,7 +167,7 @@ def test_a_denial_with_a_wall_is_held_below(box: Boxed, kernel: Kernel, kind: st
     assert states[kind.partition(".")[0]] == "enforced"
 
 
-def test_a_denied_host_is_held_below(box: Boxed, kernel: Kernel) -> None:
+def hold_net(box: Boxed, kernel: Kernel) -> None:
     """A listener of this machine sees nothing of raw sockets, ctypes or a program; the same
     connection outside arrives. (The allowed twin through a link is in tests/net.)"""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -173,21 +176,16 @@ def test_a_denied_host_is_held_below(box: Boxed, kernel: Kernel) -> None:
         assert (decision.verdict, decision.code) == ("deny", "net.private")
         assert kernel.check(Request.connect("45.90.10.2:443")).code == "net.host"
         assert kernel.check(Request.connect("45.90.10.1:443")).verdict == "allow"
-        policy = {**POLICY, "net": {"allow": []}}  # no link: loopback is the box's own
-        path = box.project / "policy.json"
-        path.write_text(json.dumps(policy))
         connect = f"import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
-        run = box.exec(
-            "--policy", str(path),
-            command=attempts_command(
-                ["connect", "127.0.0.1", port],
-                ["connect", "45.90.10.2", 443],
-                ["send", "45.90.10.2", 443],
-                ["spawn", PYTHON, "-ISc", connect],
-                ["sock", socket.AF_INET, socket.SOCK_RAW, 6],
-            ),
-        )  # fmt: skip
-        answers = json.loads(run.out)
+        attempts = [
+            ["connect", "127.0.0.1", port],
+            ["connect", "45.90.10.2", 443],
+            ["send", "45.90.10.2", 443],
+            ["spawn", PYTHON, "-ISc", connect],
+            ["sock", socket.AF_INET, socket.SOCK_RAW, 6],
+        ]
+        # No link: loopback is the box's own.
+        answers, _ = run_below(box, *attempts, policy={**POLICY, "net": {"allow": []}})
         assert all(map(failed, answers)), answers
         server.settimeout(0.2)
         with pytest.raises(TimeoutError):
@@ -196,13 +194,39 @@ def test_a_denied_host_is_held_below(box: Boxed, kernel: Kernel) -> None:
         server.accept()[0].close()
 
 
-def test_limits_are_held_below(box: Boxed) -> None:
-    """The size of /tmp and the clock hold for a program that asks nobody. (Memory, cpu and
-    pids need a real systemd: tests/lab.)"""
+def hold_limits(box: Boxed, kernel: Kernel) -> None:
+    """The size of /tmp and the clock hold for a program that asks nobody, as the clock does
+    for a call. (Memory, cpu and pids need a real systemd: tests/lab.)"""
     answers, run = run_below(box, ["size", "/tmp/big", 32 << 20], ["size", "/tmp/small", 1 << 20])
     assert answers[0] <= 8 << 20 and answers[1] == 1 << 20
     states = {row["field"]: row["state"] for row in run.status["posture"]}
     assert states["limits.wall"] == states["limits.disk"] == "enforced"
+    short = {**POLICY, "limits": {"wall": "1s"}}
+    endless = "while :; do :; done"
+    with Kernel(short, cwd=box.project, audit=box.root / "log") as hurried:
+        with pytest.raises(LimitExceeded) as caught:
+            hurried.process.run_sync(["sh", "-c", endless])
+        assert caught.value.kind == "wall"
+        assert hurried.process.run_sync(["sh", "-c", "true"]).exit_code == 0
+    path = box.project / "policy.json"
+    path.write_text(json.dumps(short))
+    ended = box.exec("--policy", str(path), command=["sh", "-c", endless])
+    assert ended.status["reason"] == "wall"
+    assert box.exec("--policy", str(path), command=["sh", "-c", "true"]).code == 0
+
+
+#: Every kind that has a wall.
+HELD: dict[str, Callable[[Boxed, Kernel], None]] = {
+    **{kind: partial(hold_case, kind) for kind in CASES},
+    "net.host": hold_net,
+    "limits": hold_limits,
+}
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_a_denial_with_a_wall_is_held_below(box: Boxed, kernel: Kernel, kind: str) -> None:
+    """Denied by the mediator, and by the operating system for code that does not ask."""
+    HELD[kind](box, kernel)
 
 
 #: Field of the posture, the request the mediator refuses or asks about, its verdict and code,
