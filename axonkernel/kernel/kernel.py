@@ -212,7 +212,7 @@ class Kernel:
             identity = await require(Request.tool(block.tool, {"source": source}), scope)
             if block.line is not None:
                 return await self.process.run(block.line, raw=True)
-            plan = self.process.fixed(_runnable(block.tool, block.argv))
+            plan = self.process.plans.fixed(_runnable(block.tool, block.argv))
             return await self.process.start(plan, scope, identity, block.data, None)
 
     def run_block_sync(self, kind: str, source: str) -> ProcessResult:

@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from attrs import frozen
 
-from axonkernel.blocks import BASH_ENVIRONMENT, bash_words, foreign_locale
+from axonkernel.blocks import BASH_ENVIRONMENT, foreign_locale
 from axonkernel.errors import AxonError, LimitExceeded, ToolError
-from axonkernel.paths import resolve
-from axonkernel.policy.match import needs_shell, split_words
-from axonkernel.policy.request import Decision, ProcessRequest, ShellRequest
-from axonkernel.policy.wellformed import malformed_name, unencodable
-from axonkernel.process import Call, Located, Place, ProcessResult, Start, needs_box
+from axonkernel.kernel.plans import Command, Env, Plan, Plans
+from axonkernel.kernel.spawned import Spawned
+from axonkernel.policy.request import ShellRequest
+from axonkernel.process import Call, Place, ProcessResult, Start, needs_box
 from axonkernel.telemetry import tool_span
 
 if TYPE_CHECKING:
     from axonkernel.kernel.core import Core
     from axonkernel.kernel.scope import Scope
 
-__all__ = ["Processes", "Spawned"]
-
-Command = str | Iterable[str]
-Env = Mapping[str, str] | None
-
-
-@frozen
-class _Plan:
-    """A program call before its decision: the request, and what runs when it is allowed."""
-
-    request: ProcessRequest | ShellRequest
-    program: Located
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: str
+__all__ = ["Processes"]
 
 
 class Processes:
@@ -57,6 +40,7 @@ class Processes:
     def __init__(self, core: Core, scope: Callable[[], Scope]) -> None:
         self._core = core
         self._scope = scope
+        self.plans = Plans(core)
 
     async def run(
         self,
@@ -77,7 +61,7 @@ class Processes:
         """
         with tool_span("process.run"):
             scope = self._scope()
-            plan = self._plan(command, scope, raw=raw, cwd=cwd, env=env, spawn=False)
+            plan = self.plans.of(command, scope, raw=raw, cwd=cwd, env=env, spawn=False)
             identity = await self._core.mediator.require(plan.request, scope, plan.env)
             return await self.start(plan, scope, identity, input, timeout)
 
@@ -94,7 +78,7 @@ class Processes:
         """:meth:`run` for code without an event loop."""
         with tool_span("process.run"):
             scope = self._scope()
-            plan = self._plan(command, scope, raw=raw, cwd=cwd, env=env, spawn=False)
+            plan = self.plans.of(command, scope, raw=raw, cwd=cwd, env=env, spawn=False)
             identity = self._core.mediator.require_sync(plan.request, scope, plan.env)
             return self._run(self._call(plan, scope, input, timeout), identity)
 
@@ -107,7 +91,7 @@ class Processes:
         """
         with tool_span("process.spawn"):
             scope = self._scope()
-            plan = self._plan(command, scope, raw=raw, cwd=cwd, env=env, spawn=True)
+            plan = self.plans.of(command, scope, raw=raw, cwd=cwd, env=env, spawn=True)
             await self._core.mediator.require(plan.request, scope, plan.env)
             call = self._call(plan, scope, None, None)
             return await anyio.to_thread.run_sync(self._spawned, call)
@@ -118,13 +102,13 @@ class Processes:
         """:meth:`spawn` for code without an event loop."""
         with tool_span("process.spawn"):
             scope = self._scope()
-            plan = self._plan(command, scope, raw=raw, cwd=cwd, env=env, spawn=True)
+            plan = self.plans.of(command, scope, raw=raw, cwd=cwd, env=env, spawn=True)
             self._core.mediator.require_sync(plan.request, scope, plan.env)
             return self._spawned(self._call(plan, scope, None, None))
 
     async def start(
         self,
-        plan: _Plan,
+        plan: Plan,
         scope: Scope,
         identity: str,
         data: bytes | None,
@@ -145,70 +129,7 @@ class Processes:
             call.cancel()
             raise
 
-    def fixed(self, argv: tuple[str, ...]) -> _Plan:
-        """A program of our own choice, such as the interpreter of a block."""
-        located = Located(argv[0], resolve(argv[0]))
-        request = ProcessRequest(argv, self._core.cwd, resolved=located.file)
-        return _Plan(request, located, argv, {}, self._core.cwd)
-
-    def line(self, text: str, *, cwd: str = ".", env: Env = None, spawn: bool = False) -> _Plan:
-        """A line for bash. Raises PolicyDenied where there is no bash to run it."""
-        folder = resolve(cwd, self._core.cwd)
-        names = tuple(sorted(env or ()))
-        request = self._core.canonical(ShellRequest(text, folder, spawn, names))
-        assert isinstance(request, ShellRequest)
-        located = self._core.lookup.find("bash", folder)
-        if located.file is None:
-            detail = "there is no bash, the one shell whose lines are judged"
-            raise self._refused(request, "shell.raw", detail)
-        self._refuse_bad_env(request, env)
-        return _Plan(request, located, bash_words(text), dict(env or {}), folder)
-
-    def _plan(
-        self, command: Command, scope: Scope, *, raw: bool, cwd: str, env: Env, spawn: bool
-    ) -> _Plan:
-        if isinstance(command, str):
-            if raw and (needs_shell(command) or scope.policy.shell is None):
-                line = self.line(command, cwd=cwd, env=env, spawn=spawn)
-                if spawn:
-                    self._refuse_one_too_many(line.request, scope)
-                return line
-            # Plain words run as words also where a shell would be allowed: their program is
-            # found, judged and run as one file.
-            argv = self._split(command, cwd)
-        else:
-            argv = tuple(str.__str__(word) for word in command)
-        folder = resolve(cwd, self._core.cwd)
-        located = self._core.lookup.find(argv[0], folder) if argv else Located("", None)
-        names = tuple(sorted(env or ()))
-        request = ProcessRequest(argv, folder, spawn, names, located.file)
-        self._refuse_bad_env(request, env)
-        if spawn:
-            self._refuse_one_too_many(request, scope)
-        return _Plan(request, located, argv, dict(env or {}), folder)
-
-    def _split(self, text: str, cwd: str) -> tuple[str, ...]:
-        if needs_shell(text):
-            request = ShellRequest(text, resolve(cwd, self._core.cwd))
-            raise self._refused(request, "shell.raw", "the call did not ask for a shell (raw)")
-        return split_words(text)
-
-    def _refuse_bad_env(self, request: ProcessRequest | ShellRequest, env: Env) -> None:
-        for name, value in (env or {}).items():
-            if malformed_name(name) or "\0" in value or unencodable(value):
-                raise self._refused(request, "request.malformed", "a variable is not well formed")
-
-    def _refuse_one_too_many(self, request: ProcessRequest | ShellRequest, scope: Scope) -> None:
-        shell = scope.policy.shell
-        cap = shell.spawn if shell is not None else None
-        if cap and len(self._core.closing) >= cap:
-            raise self._refused(request, "shell.spawn", f"{cap} processes are running already")
-
-    def _refused(self, request: ProcessRequest | ShellRequest, code: str, why: str) -> AxonError:
-        decision = Decision("deny", code, "$.shell", "builtin", detail=why)
-        return self._core.mediator.refuse(request, decision)
-
-    def _call(self, plan: _Plan, scope: Scope, data: bytes | None, timeout_s: float | None) -> Call:
+    def _call(self, plan: Plan, scope: Scope, data: bytes | None, timeout_s: float | None) -> Call:
         policy = scope.policy
         boxed = needs_box(policy, inside=self._core.inside)
         start = Start(
@@ -224,7 +145,7 @@ class Processes:
         path = self._core.lookup.path if policy.shell is not None else ()
         return Call(start, Place(policy, launcher, self._core.environ, path), data, timeout_s)
 
-    def _not_for_bash(self, plan: _Plan) -> tuple[str, ...]:
+    def _not_for_bash(self, plan: Plan) -> tuple[str, ...]:
         """What would make bash read a line in another way than it was judged."""
         if not isinstance(plan.request, ShellRequest):
             return ()
@@ -258,54 +179,3 @@ class Processes:
         if refused is not None:
             raise ToolError("process.spawn", refused.error_text.strip())
         return Spawned(call, self._core.closing)
-
-
-class Spawned:
-    """A program that runs beside the caller, its output kept up to the ``output`` limit."""
-
-    def __init__(self, call: Call, closing: list[Callable[[], None]]) -> None:
-        self._call = call
-        self._closing = closing
-        self._result: ProcessResult | None = None
-        self._error: Exception | None = None
-        closing.append(self.kill)
-        self._thread = threading.Thread(target=self._finish, daemon=True)
-        self._thread.start()
-
-    @property
-    def pid(self) -> int:
-        """Its process id, as this process sees it."""
-        return self._call.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether it has not ended yet."""
-        return self._thread.is_alive()
-
-    def kill(self) -> None:
-        """End it and everything it started, and wait until that is done."""
-        self._call.cancel()
-        self._thread.join()
-
-    async def wait(self) -> ProcessResult:
-        """Wait for its end. Raises LimitExceeded when a limit ended it."""
-        return await anyio.to_thread.run_sync(
-            self.wait_sync, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
-        )
-
-    def wait_sync(self) -> ProcessResult:
-        """:meth:`wait` for code without an event loop."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        assert self._result is not None
-        return self._result
-
-    def _finish(self) -> None:
-        try:
-            self._result = self._call.finish()
-        except Exception as error:
-            self._error = error
-        finally:
-            if self.kill in self._closing:
-                self._closing.remove(self.kill)
