@@ -11,7 +11,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from axonkernel.policy.decide import Stack, compile
+from axonkernel.policy.decide import Judge, Stack, compile
 from axonkernel.policy.meet import meet
 from axonkernel.policy.model import (
     ArgsRules,
@@ -155,26 +155,33 @@ tool_requests = st.builds(
 )
 
 
-def _strictness(judge: Stack, request: AnyRequest) -> int:
+class _Law:
+    """Two policies, compiled, stacked and met once for all requests of an example."""
+
+    def __init__(self, a: Policy, b: Policy) -> None:
+        self._both = compile(a), compile(b)
+        self._met, self._turned = compile(meet(a, b)), compile(meet(b, a))
+
+    def strictness(self, request: AnyRequest) -> tuple[int, int]:
+        """That of the stack, after checking its law, and that of the met policy."""
+        wanted = max(_strictness(each, request) for each in self._both)
+        assert _strictness(Stack(self._both), request) == wanted
+        met = self._met.decide(request)
+        assert met.code != "internal", met
+        assert STRICTNESS[met.verdict] == _strictness(self._turned, request)
+        return wanted, STRICTNESS[met.verdict]
+
+
+def _strictness(judge: Judge, request: AnyRequest) -> int:
     return STRICTNESS[judge.decide(request).verdict]
-
-
-def _stricter_than_both(a: Policy, b: Policy, request: AnyRequest) -> tuple[int, int]:
-    """The strictness of the stack, after checking its law, and that of the met policy."""
-    one, two = compile(a), compile(b)
-    wanted = max(STRICTNESS[each.decide(request).verdict] for each in (one, two))
-    assert _strictness(Stack((one, two)), request) == wanted
-    met = compile(meet(a, b)).decide(request)
-    assert met.code != "internal", met
-    assert STRICTNESS[met.verdict] == STRICTNESS[compile(meet(b, a)).decide(request).verdict]
-    return wanted, STRICTNESS[met.verdict]
 
 
 @given(fs_policies, fs_policies, st.lists(path_requests, min_size=1, max_size=8))
 def test_paths_meet_exactly(a: FsPolicy, b: FsPolicy, requests: list[PathRequest]) -> None:
     """For every path and both kinds of access."""
+    law = _Law(Policy(fs=a), Policy(fs=b))
     for request in requests:
-        wanted, met = _stricter_than_both(Policy(fs=a), Policy(fs=b), request)
+        wanted, met = law.strictness(request)
         assert met == wanted
 
 
@@ -183,15 +190,16 @@ def test_destinations_meet_exactly(
     a: NetPolicy, b: NetPolicy, requests: list[ConnectRequest]
 ) -> None:
     """For names, addresses of every class, ports and protocols."""
+    law = _Law(Policy(net=a), Policy(net=b))
     for request in requests:
-        wanted, met = _stricter_than_both(Policy(net=a), Policy(net=b), request)
+        wanted, met = law.strictness(request)
         assert met == wanted
 
 
 @given(env_policies, env_policies, env_requests)
 def test_variables_meet_exactly(a: EnvPolicy, b: EnvPolicy, request: AnyRequest) -> None:
     """For exact names, prefixes, fixed values and control names."""
-    wanted, met = _stricter_than_both(Policy(env=a), Policy(env=b), request)
+    wanted, met = _Law(Policy(env=a), Policy(env=b)).strictness(request)
     assert met == wanted
 
 
@@ -200,15 +208,16 @@ def test_programs_never_meet_in_more(
     a: ShellPolicy, b: ShellPolicy, requests: list[ProcessRequest]
 ) -> None:
     """Names, paths, wrappers, words and spawning."""
+    law = _Law(Policy(shell=a), Policy(shell=b))
     for request in requests:
-        wanted, met = _stricter_than_both(Policy(shell=a), Policy(shell=b), request)
+        wanted, met = law.strictness(request)
         assert met >= wanted
 
 
 @given(_maps(plain_leaves), _maps(plain_leaves), tool_requests)
 def test_tools_meet_exactly(a: ToolRules, b: ToolRules, request: AnyRequest) -> None:
     """For every shape of map with plain verdicts."""
-    wanted, met = _stricter_than_both(Policy(tools=a), Policy(tools=b), request)
+    wanted, met = _Law(Policy(tools=a), Policy(tools=b)).strictness(request)
     assert met == wanted
 
 
@@ -221,7 +230,7 @@ def test_tools_with_patterns_never_meet_in_more(
     a: ToolRules, b: ToolRules, request: AnyRequest
 ) -> None:
     """Patterns on subjects, too."""
-    wanted, met = _stricter_than_both(Policy(tools=a), Policy(tools=b), request)
+    wanted, met = _Law(Policy(tools=a), Policy(tools=b)).strictness(request)
     assert met >= wanted
 
 

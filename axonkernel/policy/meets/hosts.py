@@ -6,6 +6,7 @@ Every pair has an exact one: names and wildcards nest, networks nest, and ``publ
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network, summarize_address_range
@@ -23,31 +24,39 @@ from axonkernel.policy.hosts import (
 )
 from axonkernel.policy.match import Destination
 
-__all__ = ["common"]
+__all__ = ["Met"]
 
 _ORDER = ("name", "wildcard", "any", "ip", "cidr", "private", "public")
 
 
-def common(
-    one: Iterable[Destination], two: Iterable[Destination], *, covering: bool
-) -> Iterator[Destination]:
-    """The destinations that both lists grant (or cover, see :func:`common_allow`)."""
-    named: dict[str, list[Destination]] = {}
-    others: list[Destination] = []
-    for entry in two:
+class Met:
+    """One list of destinations, ready to be met with the entries of others.
+
+    Arguments:
+        covering: see :func:`~axonkernel.policy.meets.net.common_allow`.
+    """
+
+    def __init__(self, entries: Iterable[Destination], *, covering: bool) -> None:
+        self._covering = covering
+        self._named: dict[str, list[Destination]] = {}
+        self._others: list[Destination] = []
+        for entry in entries:
+            if entry.kind == "name":
+                self._named.setdefault(entry.host, []).append(entry)
+            else:
+                self._others.append(entry)
+
+    def common(self, entry: Destination) -> Iterator[Destination]:
+        """The destinations that the list and the entry both grant (or cover)."""
+        for other in (*self._names(entry), *self._others):
+            yield from _pair(entry, other, self._covering)
+
+    def _names(self, entry: Destination) -> Iterable[Destination]:
         if entry.kind == "name":
-            named.setdefault(entry.host, []).append(entry)
-        else:
-            others.append(entry)
-    for entry in one:
-        if entry.kind == "name":
-            candidates = named.get(entry.host, [])
-        elif entry.kind in ("wildcard", "any", "public"):
-            candidates = [each for entries in named.values() for each in entries]
-        else:
-            candidates = []
-        for other in (*candidates, *others):
-            yield from _pair(entry, other, covering)
+            return self._named.get(entry.host, ())
+        if entry.kind in ("wildcard", "any", "public"):
+            return (each for entries in self._named.values() for each in entries)
+        return ()
 
 
 def _pair(a: Destination, b: Destination, covering: bool) -> Iterator[Destination]:
@@ -91,7 +100,7 @@ def _speaks_of(entry: Destination, address: str, covering: bool) -> bool:
     assert number is not None
     own = needs_own_entry(number) and not covering
     if entry.kind == "cidr":
-        network = ip_network(entry.host)
+        network = _network(entry.host)
         inside = ip_address(address) in network
         return inside and (not own or network_needs_own_entry(network))
     private = number_is_private(number)
@@ -101,27 +110,34 @@ def _speaks_of(entry: Destination, address: str, covering: bool) -> bool:
 
 
 def _networks(a: Destination, b: Destination, covering: bool) -> Iterator[Destination]:
-    one, two = ip_network(a.host), ip_network(b.host)
+    one, two = _network(a.host), _network(b.host)
     if one.version != two.version or not one.overlaps(two):
         return
     small, large = (a, b) if one.prefixlen >= two.prefixlen else (b, a)
-    own = network_needs_own_entry(ip_network(small.host))
-    if covering or not own or network_needs_own_entry(ip_network(large.host)):
+    own = network_needs_own_entry(_network(small.host))
+    if covering or not own or network_needs_own_entry(_network(large.host)):
         yield small
 
 
 def _pieces(a: Destination, b: Destination, covering: bool) -> Iterator[Destination]:
     """The part of a network that ``public`` or ``private`` speaks of."""
-    network = ip_network(a.host)
+    network = _network(a.host)
     if network_needs_own_entry(network):
         yield from [a] if b.kind == "private" and covering else []
         return
-    for piece in _public(network.version) if b.kind == "public" else private_networks():
-        if piece.version != network.version or not piece.overlaps(network):
-            continue
+    for piece in _overlapping(network, _class_of(network.version, b.kind)):
         small = piece if piece.prefixlen >= network.prefixlen else network
         if covering or not network_needs_own_entry(small):
             yield _destination(a, small)
+
+
+def _overlapping(network: Network, pieces: tuple[Network, ...]) -> Iterator[Network]:
+    """Those of some sorted, disjoint networks that share an address with one."""
+    first, last = int(network.network_address), int(network.broadcast_address)
+    at = bisect_left(pieces, first, key=lambda each: int(each.broadcast_address))
+    while at < len(pieces) and int(pieces[at].network_address) <= last:
+        yield pieces[at]
+        at += 1
 
 
 def _destination(like: Destination, network: Network) -> Destination:
@@ -130,7 +146,20 @@ def _destination(like: Destination, network: Network) -> Destination:
     return evolve(like, kind="cidr", host=str(network))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4096)
+def _network(text: str) -> Network:
+    return ip_network(text)
+
+
+@lru_cache(maxsize=4)
+def _class_of(version: int, kind: str) -> tuple[Network, ...]:
+    """The networks of all ``public`` or ``private`` addresses, in their order."""
+    if kind == "public":
+        return _public(version)
+    own = (each for each in private_networks() if each.version == version)
+    return tuple(sorted(own, key=lambda each: int(each.network_address)))
+
+
 def _public(version: int) -> tuple[Network, ...]:
     """What is neither private nor IPv4 in disguise, as networks."""
     found: list[Network] = []

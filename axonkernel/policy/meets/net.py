@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from axonkernel.policy.match import parse_destination
-from axonkernel.policy.meets.hosts import common
+from axonkernel.policy.meets.hosts import Met
 from axonkernel.policy.model import NetPolicy
 
 __all__ = ["common_allow", "meet_net"]
@@ -44,8 +45,8 @@ def common_allow(a: Allow, b: Allow, *, covering: bool = False) -> Allow:
         return b
     if b is True:
         return a
-    one, two = list(map(parse_destination, a)), list(map(parse_destination, b))
-    found = common(one, two, covering=covering)
+    met = Met(map(parse_destination, b), covering=covering)
+    found = (entry for own in map(parse_destination, a) for entry in met.common(own))
     return tuple(dict.fromkeys(entry.canonical for entry in found))
 
 
@@ -58,8 +59,16 @@ def _asked(a: NetPolicy, b: NetPolicy, granted: Allow) -> tuple[str, ...]:
         # A broad question is about a metadata address that is granted, too; a question about
         # that address is an offer where no more than a broad entry grants it.
         about = _listed(common_allow(own.escalate, granted, covering=True))
-        asked += (entry for entry in about if common_allow((entry,), granted))
+        asked += about if granted is True else _offered(about, granted)
     return tuple(dict.fromkeys(asked))
+
+
+def _offered(about: tuple[str, ...], granted: tuple[str, ...]) -> Iterator[str]:
+    """The entries of which something is granted."""
+    met = Met(map(parse_destination, granted), covering=False)
+    for entry in about:
+        if next(met.common(parse_destination(entry)), None) is not None:
+            yield entry
 
 
 def _listed(found: Allow) -> tuple[str, ...]:
