@@ -15,7 +15,8 @@ import anyio
 import anyio.to_thread
 
 from axonkernel.blocks import block_of
-from axonkernel.errors import AxonError, Fault, PolicyError, ToolError
+from axonkernel.errors import Fault, PolicyError, ToolError
+from axonkernel.kernel.calls import bind, failures
 from axonkernel.kernel.core import AuditTarget, Core, PolicyLike, policy_from
 from axonkernel.kernel.posture import posture_of
 from axonkernel.kernel.processes import Processes
@@ -176,11 +177,11 @@ class Kernel:
         """
         with tool_span(name):
             scope = self._scope()
-            tool, bound, misfit = self._bind(name, args)
+            tool, bound, misfit = bind(self._core, name, args)
             await self._core.mediator.require(bound.request, scope)
             if tool is None or misfit is not None:
                 raise misfit or ToolError(name, "there is no tool of this name")
-            with _failures(name):
+            with failures(name):
                 if tool.is_async:
                     return await self._invoke(tool, bound)
                 return await anyio.to_thread.run_sync(partial(self._invoke, tool, bound))
@@ -189,11 +190,11 @@ class Kernel:
         """:meth:`call` for code without an event loop."""
         with tool_span(name):
             scope = self._scope()
-            tool, bound, misfit = self._bind(name, args)
+            tool, bound, misfit = bind(self._core, name, args)
             self._core.mediator.require_sync(bound.request, scope)
             if tool is None or misfit is not None:
                 raise misfit or ToolError(name, "there is no tool of this name")
-            with _failures(name):
+            with failures(name):
                 call = partial(self._invoke, tool, bound)
                 return anyio.run(call) if tool.is_async else call()
 
@@ -321,32 +322,9 @@ class Kernel:
         if lines:
             self._core.audit.record("narrowing.clamped", lines=list(lines))
 
-    def _bind(
-        self, name: str, args: Mapping[str, Any]
-    ) -> tuple[Tool | None, BoundCall, ToolError | None]:
-        """The tool and the bound call; what does not fit is told after the decision only."""
-        tool = self._core.tools.get(name)
-        if tool is not None:
-            try:
-                return tool, tool.bind(args, self._core.cwd), None
-            except ToolError as error:
-                return tool, BoundCall(Request.tool(name, tool.shown(args)), {}), error
-        return None, BoundCall(Request.tool(name, args), {}), None
-
     def _invoke(self, tool: Tool, bound: BoundCall) -> Any:
         extra = {"kernel": self} if tool.takes_kernel else {}
         return tool.function(**bound.arguments, **extra)
-
-
-@contextmanager
-def _failures(name: str) -> Iterator[None]:
-    """A tool's own failure as ToolError; our errors pass as they are."""
-    try:
-        yield
-    except AxonError:
-        raise
-    except Exception as error:
-        raise ToolError(name, f"{type(error).__name__}: {error}") from error
 
 
 def _runnable(tool: str, argv: tuple[str, ...]) -> tuple[str, ...]:
