@@ -1,7 +1,7 @@
 """The rules of syscalls.py -> a seccomp filter, as the raw BPF that bwrap reads.
 
-Everything not named there is allowed. Foreign ABIs (i386 and x32 programs) are killed: their
-numbers and arguments mean other things, and every rule would need a twin. Standard library
+Everything not named there is allowed. Of foreign ABIs (i386 and x32 programs) every call is
+ENOSYS: their numbers and arguments mean other things, and every rule would need a twin. Standard library
 only; pyseccomp (libseccomp) is imported when a filter is really compiled.
 """
 
@@ -49,7 +49,7 @@ def rules(*, nested_userns: bool, unix: Literal["box", "none"]) -> Iterator[Rule
 def _compile(wanted: list[Rule]) -> bytes:
     seccomp = _library()
     code = seccomp.SyscallFilter(seccomp.ALLOW)
-    code.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
+    code.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.ERRNO(errno.ENOSYS))
     for rule in wanted:
         arguments = [_argument(seccomp, check) for check in rule.checks]
         for call in rule.calls:
@@ -100,18 +100,16 @@ def _argument(seccomp: Any, check: Check) -> Any:
 
 _LOAD_WORD, _JUMP_IF_AT_LEAST, _RETURN = 0x20, 0x35, 0x06
 _RET_ERRNO = 0x00050000
-_X32_BIT = 0x40000000
 
 
 def _newer_are_missing() -> bytes:
-    """Four instructions in front: numbers above NEWEST are ENOSYS (x32 is left to the rest).
+    """Three instructions in front: numbers above NEWEST, x32 among them, are ENOSYS.
 
     libseccomp compares arguments, not numbers, so this cannot be one of its rules.
     """
     instructions = (
         (_LOAD_WORD, 0, 0, 0),
-        (_JUMP_IF_AT_LEAST, 0, 2, NEWEST + 1),
-        (_JUMP_IF_AT_LEAST, 1, 0, _X32_BIT),
+        (_JUMP_IF_AT_LEAST, 0, 1, NEWEST + 1),
         (_RETURN, 0, 0, _RET_ERRNO | errno.ENOSYS),
     )
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)

@@ -30,7 +30,8 @@ def i386(number):
     page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     page.write(b"\xb8" + number.to_bytes(4, "little") + b"\xcd\x80\xc3")
     function = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
-    return "ok" if function() > 0 else "failed"
+    result = function()
+    return "ok" if result >= 0 else errno.errorcode[-result]
 
 
 def outcome(kind, *rest):
