@@ -17,7 +17,9 @@ from axonkernel.box.model import BoxPlan, decode_plan
 
 __all__ = ["key", "load", "store"]
 
-_FORMAT = "2"
+#: The folders of what makes plans: a new version of it must make them anew.
+_BOX = os.path.dirname(os.path.abspath(__file__))
+_MAKERS = (_BOX, os.path.join(os.path.dirname(_BOX), "policy"))
 #: Identities of paths: inode, change of content or entries, kind and mode, number of hard
 #: links; None when absent.
 _Seen = list[list[int] | None]
@@ -25,8 +27,13 @@ _Seen = list[list[int] | None]
 
 def key(*parts: object) -> str:
     """The name of a plan: a digest of all that its maker was given."""
-    text = json.dumps([_FORMAT, os.getuid(), *parts], sort_keys=True, default=str)
+    text = json.dumps([_code(), os.getuid(), *parts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _code() -> list[int]:
+    """When files were last added, replaced or removed there, as every installer does."""
+    return [os.stat(folder).st_mtime_ns for folder in _MAKERS]
 
 
 def load(name: str) -> BoxPlan | None:

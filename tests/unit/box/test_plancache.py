@@ -110,3 +110,16 @@ def test_a_cache_that_cannot_be_written_is_none(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     plancache.store("name", PLAN, watched(tree))
     assert plancache.load("name") is None
+
+
+def test_a_new_version_keeps_no_plan_of_the_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an installer replaces in the package changes every key; using it does not."""
+    (tmp_path / "plan.py").write_text("old")
+    monkeypatch.setattr(plancache, "_MAKERS", (str(tmp_path),))
+    before = plancache.key("a")
+    assert plancache.key("a") == before
+    (tmp_path / "plan.new").write_text("new")
+    (tmp_path / "plan.new").rename(tmp_path / "plan.py")
+    assert plancache.key("a") != before
