@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +17,7 @@ import pytest
 
 from axonkernel.box import seccomp
 from axonkernel.box.syscalls import RULES
+from box.filtered import run_in_box
 
 pytestmark = [
     pytest.mark.box,
@@ -112,30 +112,6 @@ CALLS: list[tuple[str, list[Any], str, str | None]] = [
     *(("unshare", [flag], "EPERM", None) for flag in (*NAMESPACES, 0x80)),
     *(("socket", [family, 2, 0], "EAFNOSUPPORT", None) for family in ODD_FAMILIES),
 ]
-
-
-def box_argv(code: bytes | None) -> tuple[list[str], tuple[int, ...]]:
-    """bwrap with every wall but the filter, and with that too; the descriptors it needs."""
-    argv = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    argv += ["--chdir", "/dev/shm", "--unshare-user", "--unshare-pid", "--unshare-net"]
-    argv += ["--unshare-ipc", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    if code is None:
-        return argv, ()
-    fd = os.memfd_create("filter")
-    os.write(fd, code)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return [*argv, "--seccomp", str(fd)], (fd,)
-
-
-def run_in_box(command: list[str], code: bytes | None, data: str = "") -> str:
-    argv, fds = box_argv(code)
-    done = subprocess.run(
-        [*argv, *command], input=data, capture_output=True, text=True, timeout=60, pass_fds=fds
-    )
-    for fd in fds:
-        os.close(fd)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def in_box(attempts: list[Any], code: bytes | None) -> dict[str, Any]:
