@@ -12,7 +12,7 @@ from axonkernel.errors import AxonError
 from axonkernel.paths import resolve
 from axonkernel.policy.match import needs_shell, split_words
 from axonkernel.policy.request import Decision, ProcessRequest, ShellRequest
-from axonkernel.policy.wellformed import malformed_name, unencodable
+from axonkernel.policy.wellformed import malformed_name, overlong, unencodable
 from axonkernel.process import Located
 
 if TYPE_CHECKING:
@@ -98,6 +98,9 @@ class Plans:
         for name, value in (env or {}).items():
             if malformed_name(name) or "\0" in value or unencodable(value):
                 raise self._refused(request, "request.malformed", "a variable is not well formed")
+            if overlong(f"{name}={value}"):
+                why = "a variable longer than any program can be started with"
+                raise self._refused(request, "request.too_complex", why)
 
     def _refuse_one_too_many(self, request: ProcessRequest | ShellRequest, scope: Scope) -> None:
         shell = scope.policy.shell

@@ -16,6 +16,7 @@ __all__ = [
     "depth_of",
     "malformed",
     "malformed_name",
+    "overlong",
     "surroundings_fault",
     "too_complex",
     "tool_fault",
@@ -28,6 +29,9 @@ MOST_TEXT = 1 << 20
 DEEPEST = 200
 #: Longer than any path a system call takes (PATH_MAX is 4096).
 LONGEST_PATH = 16_384
+
+#: Longer than any word or variable a program can be started with (Linux, MAX_ARG_STRLEN).
+_LONGEST_WORD = 131_071
 
 #: Halves of characters, which no bytes stand for. U+DC80 to U+DCFF stand for single bytes that
 #: are no text (PEP 383), as names of files can have.
@@ -45,6 +49,13 @@ def unencodable(text: str) -> bool:
 def malformed_name(name: str) -> bool:
     """Whether no environment can hold a variable of that name."""
     return not name or "=" in name or "\0" in name or unencodable(name)
+
+
+def overlong(word: str) -> bool:
+    """Whether no program can be started with ``word`` among its arguments or variables."""
+    if len(word) <= _LONGEST_WORD // 4:
+        return False
+    return len(word.encode("utf-8", "surrogateescape")) > _LONGEST_WORD
 
 
 def malformed(subject: str, detail: str) -> Decision:
@@ -83,6 +94,8 @@ def argv_fault(request: ProcessRequest) -> Decision | None:
     text = f"{text}{request.cwd}{request.resolved}"
     if "\0" in text or unencodable(text) or not request.cwd.startswith("/"):
         return malformed(argv[0], "a NUL, half a character, or a folder that is not absolute")
+    if len(text) > _LONGEST_WORD // 4 and any(map(overlong, argv)):
+        return too_complex("a word longer than any program can be started with")
     return None
 
 

@@ -180,3 +180,25 @@ def test_what_a_denial_says_is_bounded(kernel: Kernel) -> None:
             kernel.require_sync(request)
         assert len(str(denied.value)) < 5000
     assert Request.process(["git", "status"]).action == 'run ["git", "status"]'
+
+
+def test_a_word_no_program_can_be_started_with_is_too_complex(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    """One byte more than the kernel takes, among the words or the variables: denied, and
+    nothing ran; with the longest that fits it does."""
+    fits = "x" * 131_071
+    calls: list[Callable[[str], Any]] = [
+        lambda word: kernel.process.run_sync(["touch", "-c", "out/no", "--", word]),
+        lambda word: kernel.process.run_sync(["touch", "out/ran"], env={"A": word[2:]}),
+        lambda word: kernel.process.spawn_sync(["touch", "out/ran"], env={"A": word[2:]}),
+    ]
+    for call in calls:
+        for word in (fits + "x", "ü" * 65_536):
+            with pytest.raises(PolicyDenied) as denied:
+                call(word)
+            assert denied.value.code == "request.too_complex"
+    assert list((tmp_path / "out").iterdir()) == []
+    assert kernel.check(Request.process(["touch", "ü" * 65_535])).verdict == "allow"
+    assert calls[1](fits).exit_code == 0
+    assert (tmp_path / "out/ran").exists()
