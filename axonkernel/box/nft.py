@@ -16,6 +16,19 @@ from typing import Any
 from axonkernel.box.intervals import bare, disjoint, family
 from axonkernel.box.model import NetPlan
 from axonkernel.box.programs import find, install, run
+from axonkernel.box.rules import (
+    ACCEPT,
+    DROP,
+    KNOWN,
+    NEIGHBOURS,
+    REJECT,
+    RESET,
+    Json,
+    destination,
+    match,
+    meta,
+    payload,
+)
 from axonkernel.errors import BoxError, IsolationUnavailable
 
 __all__ = ["REFUSED_SIZE", "TABLE", "add_elements", "load", "read_refused", "ruleset", "warm_up"]
@@ -26,7 +39,6 @@ REFUSED_SIZE = 256
 
 Destination = tuple[str, str, int]
 _Triple = tuple[str, str, str]
-_Json = dict[str, Any]
 #: Command text to (result code, output, error text).
 _Transport = Callable[[str], tuple[int, str, str]]
 
@@ -40,14 +52,14 @@ _PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "ipv6-icmp", "132": "s
 # -- the value --------------------------------------------------------------------------
 
 
-def ruleset(net: NetPlan) -> _Json:
+def ruleset(net: NetPlan) -> Json:
     """The filter of a box: everything is refused but what ``net`` allows.
 
     Sets, per family (``4`` and ``6``): ``net`` and ``deny`` hold the literal destinations of
     the plan, ``allow`` is empty and for the warden (with timeouts), ``refused`` collects what
     was refused. ``create`` makes a second load fail rather than double the rules.
     """
-    commands: list[_Json] = [{"create": {"table": {"family": "inet", "name": TABLE}}}]
+    commands: list[Json] = [{"create": {"table": {"family": "inet", "name": TABLE}}}]
     commands += _sets(net)
     commands.append({"add": {"chain": {**_OWNER, "name": "refuse"}}})
     commands += [_base_chain(hook) for hook in ("input", "output", "forward")]
@@ -57,7 +69,7 @@ def ruleset(net: NetPlan) -> _Json:
     return {"nftables": commands}
 
 
-def _sets(net: NetPlan) -> Iterator[_Json]:
+def _sets(net: NetPlan) -> Iterator[Json]:
     for digit, _, kind in _FAMILIES:
         key = [kind, "inet_proto", "inet_service"]
         yield _set(f"allow{digit}", key, flags=["timeout"])
@@ -77,106 +89,81 @@ def _sets(net: NetPlan) -> Iterator[_Json]:
             yield _set(f"bare{digit}", kind, flags=["interval"], elem=elements)
 
 
-def _set(name: str, kind: Any, **rest: Any) -> _Json:
+def _set(name: str, kind: Any, **rest: Any) -> Json:
     return {"add": {"set": {**_OWNER, "name": name, "type": kind, **rest}}}
 
 
-def _base_chain(hook: str) -> _Json:
+def _base_chain(hook: str) -> Json:
     chain = {"name": hook, "type": "filter", "hook": hook, "prio": 0, "policy": "drop"}
     return {"add": {"chain": {**_OWNER, **chain}}}
 
 
-def _rule(chain: str, *expr: _Json) -> _Json:
+def _rule(chain: str, *expr: Json) -> Json:
     return {"add": {"rule": {**_OWNER, "chain": chain, "expr": list(expr)}}}
 
 
-def _meta(key: str) -> _Json:
-    return {"meta": {"key": key}}
-
-
-def _payload(protocol: str, field: str) -> _Json:
-    return {"payload": {"protocol": protocol, "field": field}}
-
-
-def _match(left: _Json, right: Any, op: str = "==") -> _Json:
-    return {"match": {"op": op, "left": left, "right": right}}
-
-
-def _key(ip: str, port: Any = None) -> _Json:
-    port = _payload("th", "dport") if port is None else port
-    return {"concat": [_payload(ip, "daddr"), _meta("l4proto"), port]}
-
-
-_ACCEPT: _Json = {"accept": None}
-_DROP: _Json = {"drop": None}
-_REFUSE: _Json = {"goto": {"target": "refuse"}}
-_KNOWN = _match({"ct": {"key": "state"}}, ["established", "related"], "in")
+_REFUSE: Json = {"goto": {"target": "refuse"}}
 _PORTED = {"set": ["tcp", "udp"]}
-_ICMPV6_TYPE = _payload("icmpv6", "type")
-#: What IPv6 needs to find its neighbours; the box cannot send any by itself (no raw sockets).
-_NEIGHBOURS = _match(_ICMPV6_TYPE, {"set": ["nd-neighbor-solicit", "nd-neighbor-advert"]})
+_ICMPV6_TYPE = payload("icmpv6", "type")
 #: What the kernel sends on its own when a link comes up: not the agent's doing, not reported.
 _CHATTER = (
-    _match(_ICMPV6_TYPE, {"set": ["nd-router-solicit", "mld2-listener-report"]}),
-    _match(_meta("l4proto"), "igmp"),
+    match(_ICMPV6_TYPE, {"set": ["nd-router-solicit", "mld2-listener-report"]}),
+    match(meta("l4proto"), "igmp"),
 )
 
 
-def _input_rules(net: NetPlan) -> Iterator[tuple[_Json, ...]]:
-    yield _match(_meta("iifname"), "lo"), _ACCEPT
-    yield _KNOWN, _ACCEPT
+def _input_rules(net: NetPlan) -> Iterator[tuple[Json, ...]]:
+    yield match(meta("iifname"), "lo"), ACCEPT
+    yield KNOWN, ACCEPT
     if net.link != "none":
-        yield _NEIGHBOURS, _ACCEPT
+        yield NEIGHBOURS, ACCEPT
 
 
-def _output_rules(net: NetPlan) -> Iterator[tuple[_Json, ...]]:
-    yield _match(_meta("oifname"), "lo"), _ACCEPT
+def _output_rules(net: NetPlan) -> Iterator[tuple[Json, ...]]:
+    yield match(meta("oifname"), "lo"), ACCEPT
     # Accepted first, so that a live connection outlasts its element; what deny
     # names never got that far.
-    yield _KNOWN, _ACCEPT
+    yield KNOWN, ACCEPT
     yield from _lookups("deny", net.deny, _REFUSE)
     if net.link != "none":
-        yield _NEIGHBOURS, _ACCEPT
-        yield from ((chatter, _DROP) for chatter in _CHATTER)
+        yield NEIGHBOURS, ACCEPT
+        yield from ((chatter, DROP) for chatter in _CHATTER)
     if net.open:
         yield from _bare_lookups(net.deny)
-        yield (_ACCEPT,)
+        yield (ACCEPT,)
         return
     for digit, ip, _ in _FAMILIES:
-        yield _match(_key(ip), f"@allow{digit}"), _ACCEPT
-    yield from _lookups("net", net.allow, _ACCEPT)
+        yield match(destination(ip), f"@allow{digit}"), ACCEPT
+    yield from _lookups("net", net.allow, ACCEPT)
     yield (_REFUSE,)
 
 
-def _lookups(
-    name: str, triples: tuple[_Triple, ...], verdict: _Json
-) -> Iterator[tuple[_Json, ...]]:
+def _lookups(name: str, triples: tuple[_Triple, ...], verdict: Json) -> Iterator[tuple[Json, ...]]:
     for digit, ip, _ in _FAMILIES:
         if any(family(address) == digit for address, _, _ in triples):
-            yield _match(_key(ip), f"@{name}{digit}"), verdict
+            yield match(destination(ip), f"@{name}{digit}"), verdict
 
 
-def _bare_lookups(deny: tuple[_Triple, ...]) -> Iterator[tuple[_Json, ...]]:
+def _bare_lookups(deny: tuple[_Triple, ...]) -> Iterator[tuple[Json, ...]]:
     """Protocols without ports are refused to every denied address."""
     for digit, ip, _ in _FAMILIES:
         if any(family(address) == digit for address, _, _ in deny):
-            unported = _match(_meta("l4proto"), _PORTED, "!=")
-            yield unported, _match(_payload(ip, "daddr"), f"@bare{digit}"), _REFUSE
+            unported = match(meta("l4proto"), _PORTED, "!=")
+            yield unported, match(payload(ip, "daddr"), f"@bare{digit}"), _REFUSE
 
 
-def _refuse_rules(net: NetPlan) -> Iterator[tuple[_Json, ...]]:
-    ported = _match(_meta("l4proto"), _PORTED)
-    unported = _match(_meta("l4proto"), _PORTED, "!=")
+def _refuse_rules(net: NetPlan) -> Iterator[tuple[Json, ...]]:
+    ported = match(meta("l4proto"), _PORTED)
+    unported = match(meta("l4proto"), _PORTED, "!=")
     for digit, ip, _ in _FAMILIES:
-        yield ported, {"set": {"op": "add", "elem": _key(ip), "set": f"@refused{digit}"}}
-        portless = {"op": "add", "elem": _key(ip, 0), "set": f"@refused{digit}"}
+        yield ported, {"set": {"op": "add", "elem": destination(ip), "set": f"@refused{digit}"}}
+        portless = {"op": "add", "elem": destination(ip, 0), "set": f"@refused{digit}"}
         yield unported, {"set": portless}
     if net.refuse == "drop":
-        yield (_DROP,)
+        yield (DROP,)
         return
-    # Over IPv6 an ICMP error is seen by connect() only after a second.
-    yield _match(_meta("l4proto"), "tcp"), {"reject": {"type": "tcp reset"}}
-    yield ({"reject": {"type": "icmpx", "expr": "admin-prohibited"}},)
+    yield RESET
+    yield (REJECT,)
 
 
 # -- transports -------------------------------------------------------------------------
@@ -206,7 +193,7 @@ def _program() -> _Transport | None:
     return None if path is None else lambda text: run([path, "-j", "-f", "-"], text=text)
 
 
-def load(value: _Json) -> None:
+def load(value: Json) -> None:
     """Load a ruleset into the network namespace this process is in.
 
     Raises BoxError (stage ``table``) when the kernel does not take it, with text that is for
@@ -217,7 +204,7 @@ def load(value: _Json) -> None:
     _send(value)
 
 
-def _send(value: _Json) -> list[_Json]:
+def _send(value: Json) -> list[Json]:
     if _transport is None:
         raise IsolationUnavailable("net", "nft", install("nftables"))
     code, out, err = _transport(json.dumps(value))
@@ -233,7 +220,7 @@ def add_elements(destinations: Iterable[Destination], timeout_s: int) -> None:
     One transaction without a gap, also for an element that is there already: kernels before
     6.12 do not renew a timeout by adding again. Raises BoxError.
     """
-    commands: list[_Json] = []
+    commands: list[Json] = []
     for address, protocol, port in destinations:
         value = {"concat": [address, protocol, port]}
         place = {**_OWNER, "name": f"allow{family(address)}"}
