@@ -15,13 +15,11 @@ import posixpath
 from typing import NamedTuple
 
 from axonkernel.box.linux import (
-    CLONE_NEWNS,
-    CLONE_NEWUSER,
     bind_to,
+    enter_mount_namespace,
     move_mount,
+    open_tree,
     open_without_links,
-    owning_user_namespace,
-    set_namespace,
     unmount,
 )
 from axonkernel.box.model import Mount
@@ -140,7 +138,7 @@ def settle(pid: int, moves: tuple[Move, ...]) -> None:
 def _settle_and_exit(pid: int, moves: tuple[Move, ...], answer: int) -> None:
     fault = "ok"
     try:
-        _enter(pid)
+        enter_mount_namespace(pid)
         for move in moves:
             _put(move)
         stage = posixpath.dirname(moves[0].stage)
@@ -153,21 +151,13 @@ def _settle_and_exit(pid: int, moves: tuple[Move, ...], answer: int) -> None:
     os._exit(0)
 
 
-def _enter(pid: int) -> None:
-    mounts = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    owner = owning_user_namespace(mounts)
-    if os.fstat(owner).st_ino != os.stat("/proc/self/ns/user").st_ino:
-        set_namespace(owner, CLONE_NEWUSER)
-    set_namespace(mounts, CLONE_NEWNS)
-
-
 def _put(move: Move) -> None:
     try:
         place = open_without_links(move.dest)
         if move.bind:
             bind_to(move.stage, place)
         else:
-            move_mount(move.stage, place)
+            move_mount(open_tree(move.stage), place)
         os.close(place)
     except OSError as error:
         raise OSError(f"{move.dest} was replaced while the box was being made: {error}") from error
