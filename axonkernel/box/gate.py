@@ -2,6 +2,9 @@
 
 bwrap installs the seccomp filter just before exec, so the only moment at which every wall can
 be seen from outside is the exec stop. Standard library only.
+
+bwrap is traced from before its first instruction for a second reason: until it has been
+released, nothing of its own ties the box's pid 1 to its parent. A tracer that dies does.
 """
 
 from __future__ import annotations
@@ -9,16 +12,28 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable
 
 from axonkernel.box.linux import ptrace
 
-__all__ = ["GateError", "await_exec", "faults", "namespaces", "reap_until", "release", "seize"]
+__all__ = [
+    "GateError",
+    "await_exec",
+    "await_init",
+    "faults",
+    "namespaces",
+    "reap_until",
+    "release",
+    "seize",
+]
 
 _SEIZE, _INTERRUPT, _CONT, _DETACH = 0x4206, 0x4207, 7, 17
-_OPTION_FORK, _OPTION_VFORK, _OPTION_CLONE, _OPTION_EXEC = 2, 4, 8, 16
-_EVENT_EXEC = 4
+#: Report forks, vforks, clones and execs; kill all that is traced when this process dies.
+_OPTIONS = 0x2 | 0x4 | 0x8 | 0x10 | 0x100000
+_EVENT_EXEC, _EVENT_STOP = 4, 128
 _WALL = 0x40000000
+_SLEEPS_WITHIN_S = 1.0
 
 
 class GateError(Exception):
@@ -28,9 +43,36 @@ class GateError(Exception):
 def seize(pid: int) -> None:
     """Trace ``pid`` and all it will fork, without stopping it."""
     try:
-        ptrace(_SEIZE, pid, 0, _OPTION_FORK | _OPTION_VFORK | _OPTION_CLONE | _OPTION_EXEC)
+        ptrace(_SEIZE, pid, 0, _OPTIONS)
     except OSError as error:
         raise GateError(f"ptrace refused: {error}") from error
+
+
+def await_init(bwrap: int, reaped: dict[int, int]) -> int | None:
+    """The pid of the box's pid 1: the first child of ``bwrap``, traced; bwrap is let go.
+
+    Returns None when bwrap ended before it had a child. ``bwrap`` was seized by this thread.
+
+    Arguments:
+        reaped: as in :func:`await_exec`.
+    """
+    init = 0
+    held = True
+    while held or not init:
+        pid, status = os.waitpid(-1, _WALL)
+        if os.WIFEXITED(status) or os.WIFSIGNALED(status):
+            reaped[pid] = status
+            if pid == bwrap:
+                return init or None
+            continue
+        event = status >> 16
+        if pid == bwrap and event not in (0, _EVENT_EXEC, _EVENT_STOP):
+            held = False
+            _detach(pid)
+            continue
+        init = init if pid == bwrap else pid
+        _resume(pid, status, event)
+    return init
 
 
 def await_exec(init: int, reaped: dict[int, int], before_exec: Callable[[int], None]) -> int | None:
@@ -75,11 +117,28 @@ def _resume(pid: int, status: int, event: int) -> None:
 def _let_go(pids: set[int]) -> None:
     for pid in pids:
         try:
+            _await_sleep(pid)
             ptrace(_INTERRUPT, pid)
             os.waitpid(pid, _WALL)
             ptrace(_DETACH, pid)
-        except (ProcessLookupError, ChildProcessError):
+        except (ProcessLookupError, ChildProcessError, FileNotFoundError):
             continue  # it ended; nothing to let go
+
+
+def _await_sleep(pid: int) -> None:
+    """Until the box's pid 1 waits for its children: before that it has asked to die with its
+    parent, and needs its tracer no more."""
+    deadline_s = time.monotonic() + _SLEEPS_WITHIN_S
+    while (state := _status(pid)["State"][0]) in "RDt" and time.monotonic() < deadline_s:
+        if state == "t":
+            _, status = os.waitpid(pid, _WALL)
+            _resume(pid, status, status >> 16)
+        time.sleep(0.0001)
+
+
+def _detach(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        ptrace(_DETACH, pid)
 
 
 def reap_until(pid: int) -> None:
@@ -90,7 +149,7 @@ def reap_until(pid: int) -> None:
 
 def release(pid: int) -> None:
     """Let the checked program run."""
-    ptrace(_DETACH, pid)
+    _detach(pid)
 
 
 def namespaces() -> dict[str, str]:

@@ -11,6 +11,7 @@ import base64
 import os
 import signal
 import stat
+from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 from axonkernel.box import bwrap, landlock
@@ -41,12 +42,19 @@ class Spawned(NamedTuple):
     moves: tuple[Move, ...] = ()
 
 
-def spawn(program: str, plan: BoxPlan, command: Command, given: tuple[int, ...]) -> Spawned:
+def spawn(
+    program: str,
+    plan: BoxPlan,
+    command: Command,
+    given: tuple[int, ...],
+    seize: Callable[[int], None],
+) -> Spawned:
     """Start bwrap for ``plan``.
 
     Arguments:
         program: absolute path of bwrap.
         given: descriptors the command gets as 0, 1, 2 and perhaps 3; closed here.
+        seize: called with the pid of what will be bwrap, before it does anything.
 
     Raises BoxError when a source cannot be opened.
     """
@@ -68,14 +76,31 @@ def spawn(program: str, plan: BoxPlan, command: Command, given: tuple[int, ...])
             )
         kept.append(_holding(("\0".join(options) + "\0").encode("utf-8", "surrogateescape")))
         argv = [program, "--args", str(kept[-1]), *command.argv]
-        warden = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            _become(argv, plan, kept, given, warden)
+        pid = _forked(lambda: _become(argv, plan, kept, given), seize)
     finally:
         for fd in (*kept, *reserved, hold_read, *given):
             os.close(fd)
     return Spawned(pid, status_read, hold_write, moves)
+
+
+def _forked(become: Callable[[], NoReturn], seize: Callable[[int], None]) -> int:
+    """A child that does ``become`` once it is seized, or ends with this process."""
+    warden = os.getpid()
+    go_read, go_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        die_with_parent(signal.SIGKILL)
+        os.close(go_write)
+        if os.getppid() != warden or not os.read(go_read, 1):
+            os._exit(125)
+        become()
+    os.close(go_read)
+    try:
+        seize(pid)
+        os.write(go_write, b"1")
+    finally:
+        os.close(go_write)
+    return pid
 
 
 def _options(
@@ -125,9 +150,8 @@ def _holding(content: bytes) -> int:
     return fd
 
 
-def _become(
-    argv: list[str], plan: BoxPlan, kept: list[int], given: tuple[int, ...], warden: int
-) -> NoReturn:
+def _become(argv: list[str], plan: BoxPlan, kept: list[int], given: tuple[int, ...]) -> NoReturn:
+    warden = os.getppid()
     try:
         for target, fd in enumerate(_above(given, len(given))):
             os.dup2(fd, target, inheritable=True)

@@ -82,11 +82,11 @@ class _Warden:
                 self.parked = _park()
             if self.plan.net is not None and self.plan.net.link != "none":
                 self.link = Link(self.plan.net.link, foreign=self.plan.run_as is not None)
-            self.bwrap = spawn(program, self.plan, self.command, given)
+            self.bwrap = spawn(program, self.plan, self.command, given, gate.seize)
             if self.plan.net is not None:
                 _ready_tables()
             stage = "mounts"
-            self.init = _child_pid(self.bwrap.status)
+            self.init = self._made()
             stage = "table"
             self._enter_network()
             stage = "limits"
@@ -105,6 +105,13 @@ class _Warden:
             self._report()
 
     # -- the launch ---------------------------------------------------------------------
+
+    def _made(self) -> int:
+        """The box's pid 1, which bwrap names as soon as it has it."""
+        init = gate.await_init(self.bwrap.pid, self.reaped)
+        if init is None or init != _child_pid(self.bwrap.status):
+            raise BoxError("mounts", _UNMADE)
+        return init
 
     def _enter_network(self) -> None:
         """Join the network namespace by the user namespace that owns it, and wall it."""
@@ -133,7 +140,6 @@ class _Warden:
         self.group = cgroup.find(self.init)
 
     def _pass_gate(self, outside: dict[str, str]) -> None:
-        gate.seize(self.init)
         os.write(self.bwrap.hold, b"1")
         os.close(self.bwrap.hold)
         pid = gate.await_exec(self.init, self.reaped, self._require_program)
