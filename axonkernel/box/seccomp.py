@@ -1,8 +1,8 @@
 """The rules of syscalls.py -> a seccomp filter, as the raw BPF that bwrap reads.
 
 Everything not named there is allowed. Of foreign ABIs (i386 and x32 programs) every call is
-ENOSYS: their numbers and arguments mean other things, and every rule would need a twin. Standard library
-only; pyseccomp (libseccomp) is imported when a filter is really compiled.
+ENOSYS: their numbers and arguments mean other things, and every rule would need a twin.
+Standard library only; pyseccomp (libseccomp) is imported when a filter is really compiled.
 """
 
 from __future__ import annotations
