@@ -190,8 +190,8 @@ def test_a_word_no_program_can_be_started_with_is_too_complex(
     fits = "x" * 131_071
     calls: list[Callable[[str], Any]] = [
         lambda word: kernel.process.run_sync(["touch", "-c", "out/no", "--", word]),
-        lambda word: kernel.process.run_sync(["touch", "out/ran"], env={"A": word[2:]}),
-        lambda word: kernel.process.spawn_sync(["touch", "out/ran"], env={"A": word[2:]}),
+        lambda word: kernel.process.run_sync(["touch", "out/ran"], env={"A": word}),
+        lambda word: kernel.process.spawn_sync(["touch", "out/ran"], env={"A": word}),
     ]
     for call in calls:
         for word in (fits + "x", "ü" * 65_536):
@@ -200,5 +200,5 @@ def test_a_word_no_program_can_be_started_with_is_too_complex(
             assert denied.value.code == "request.too_complex"
     assert list((tmp_path / "out").iterdir()) == []
     assert kernel.check(Request.process(["touch", "ü" * 65_535])).verdict == "allow"
-    assert calls[1](fits).exit_code == 0
+    assert calls[1](fits[2:]).exit_code == 0
     assert (tmp_path / "out/ran").exists()
