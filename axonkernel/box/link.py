@@ -1,8 +1,9 @@
-"""The link of a networked box: pasta, kept by a process that outlives neither.
+"""The link of a networked box: pasta or veth, kept by a process that outlives neither.
 
-pasta must start outside the box's network namespace, and it never quits by itself. So the
-warden forks a keeper before it enters; the keeper starts pasta when told, and kills it when the
-warden says so or is gone. Standard library only.
+Both are made outside the box's network namespace, pasta never quits by itself, and what a veth
+link changes on the host has to be undone. So the warden forks a keeper before it enters; the
+keeper makes the link when told, and takes it away when the warden says so or is gone. Standard
+library only, but for the keeper of a veth link.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from axonkernel.box.linux import bind_privately, child_subreaper, default_signals
+from axonkernel.box.model import NetPlan
 from axonkernel.errors import BoxError
 
-__all__ = ["Link"]
+__all__ = ["CHANGED", "Link"]
 
+#: Where is written down what veth links changed on this host; see changes.py.
+CHANGED = "/run/axonkernel-links"
 _PLACES = ("/usr/bin/pasta", "/bin/pasta", "/usr/local/bin/pasta")
 _QUIET = ("--quiet", "--no-dhcp", "--no-dhcpv6", "--no-ra", "--no-map-gw")
 #: No port is forwarded either way.
@@ -27,20 +31,19 @@ class Link:
     """The warden's handle on the keeper of one link. Make it before entering the box.
 
     Arguments:
-        kind: as in ``net.link``.
+        net: the network of the box; its ``link`` says which.
         foreign: whether the box's namespaces belong to another user than this one.
     """
 
-    def __init__(self, kind: str, *, foreign: bool = False) -> None:
-        if kind != "pasta":
-            raise BoxError("link", f'net.link = "{kind}" is not available; use "pasta"')
+    def __init__(self, net: NetPlan, *, foreign: bool = False) -> None:
+        self._kind = net.link
         order_read, self._order = os.pipe()
         self._answer, answer_write = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._order)
             os.close(self._answer)
-            _keep(order_read, answer_write, foreign)
+            _keep(order_read, answer_write, net, foreign)
         os.close(order_read)
         os.close(answer_write)
 
@@ -53,7 +56,7 @@ class Link:
             if said.endswith(b"\0"):
                 break
         if said != b"up\0":
-            raise BoxError("link", f"pasta: {said.strip(bytes(1)).decode(errors='replace')}")
+            raise BoxError("link", f"{self._kind}: {said.strip(bytes(1)).decode(errors='replace')}")
 
     def cut(self) -> None:
         """Have the link taken away."""
@@ -65,21 +68,59 @@ class Link:
             os.waitpid(self._pid, 0)
 
 
-def _keep(orders: int, answer: int, foreign: bool) -> NoReturn:
-    """Start pasta when a pid arrives; kill it at the end of ``orders``."""
+class _Made(Protocol):
+    def up(self, target: int) -> None: ...
+    def down(self) -> None: ...
+
+
+def _keep(orders: int, answer: int, net: NetPlan, foreign: bool) -> NoReturn:
+    """Make the link when a pid arrives; take it away at the end of ``orders``."""
     code = 1
     try:
-        child_subreaper()  # pasta goes to the background; it becomes a child of ours
-        target = os.read(orders, 64).decode()
-        if target:
-            os.write(answer, (_start(_namespace(target, foreign)) or "up").encode() + b"\0")
-            os.read(orders, 1)
+        link = _Pasta(foreign) if net.link == "pasta" else _veth(net)
+        try:
+            if target := os.read(orders, 64):
+                link.up(int(target))
+                os.write(answer, b"up\0")
+                _sweep()  # the box has started: nobody waits for this
+                os.read(orders, 1)
+        finally:
+            link.down()
         code = 0
-    except OSError as error:
-        os.write(answer, f"{error}".encode() + b"\0")
+    except (OSError, BoxError) as error:
+        said = error.message if isinstance(error, BoxError) else str(error)
+        with contextlib.suppress(OSError):  # nobody listens any more
+            os.write(answer, said.encode() + b"\0")
     finally:
-        _end_children()
         os._exit(code)
+
+
+def _veth(net: NetPlan) -> _Made:
+    from axonkernel.box.veth import Veth
+
+    return Veth(net)
+
+
+def _sweep() -> None:
+    """Undo what a veth link changed on this host whose keeper was killed."""
+    if os.getuid() == 0 and os.path.isdir(CHANGED):
+        from axonkernel.box.veth import sweep
+
+        with contextlib.suppress(OSError, BoxError):  # the next start tries again
+            sweep()
+
+
+class _Pasta:
+    def __init__(self, foreign: bool) -> None:
+        self._foreign = foreign
+        child_subreaper()  # pasta goes to the background; it becomes a child of ours
+
+    def up(self, target: int) -> None:
+        if said := _start(_namespace(str(target), self._foreign)):
+            raise BoxError("link", said)
+
+    def down(self) -> None:
+        _end_children()
 
 
 def _namespace(target: str, foreign: bool) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ class _Warden:
             if scope:
                 self.parked = _park()
             if self.plan.net is not None and self.plan.net.link != "none":
-                self.link = Link(self.plan.net.link, foreign=self.plan.run_as is not None)
+                self.link = Link(self.plan.net, foreign=self.plan.run_as is not None)
             self.bwrap = spawn(program, self.plan, self.command, given, gate.seize)
             if self.plan.net is not None:
                 _ready_tables()
