@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import subprocess
 import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -177,20 +180,37 @@ def test_sockets_of_the_host_in_scratch_folders_are_out_of_reach(box: Boxed) -> 
 @each_box
 def test_processes_of_the_host_are_invisible(box: Boxed, grants: list[str]) -> None:
     """None is listed, none can be signalled, traced or read; its own child can be."""
-    code = f"""
+    with sleeper() as host:
+        run = box.exec(*grants, command=[PYTHON, "-ISc", meeting(host.pid)], cwd="/")
+        assert host.poll() is None
+    lines = run.text.split()
+    assert lines[:2] == ["none", "-9"], run.text
+    assert int(lines[2]) <= 3
+
+
+def meeting(pid: int) -> str:
+    return f"""
 import os, signal
-for pid in ({os.getpid()}, {os.getppid()}):
-    try: os.kill(pid, 0); print("reached", pid)
-    except ProcessLookupError: print("none")
+try: os.kill({pid}, 9); print("reached")
+except ProcessLookupError: print("none")
 child = os.fork()
 if child == 0: signal.pause()
 os.kill(child, 9); print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 print(len([name for name in os.listdir("/proc") if name.isdigit()]))
 """
-    run = box.exec(*grants, command=[PYTHON, "-ISc", code], cwd="/")
-    lines = run.text.split()
-    assert lines[:2] == ["none", "none"] and lines[2] == "-9", run.text
-    assert int(lines[3]) <= 3
+
+
+@contextlib.contextmanager
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the host with a number that no process of a small box has."""
+    while True:
+        with subprocess.Popen(["sleep", "60"]) as process:
+            try:
+                if process.pid > 50:
+                    yield process
+                    return
+            finally:
+                process.kill()
 
 
 def test_the_terminal_cannot_be_typed_into(box: Boxed) -> None:
