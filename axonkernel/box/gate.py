@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import time
 from collections.abc import Callable
@@ -23,7 +24,7 @@ __all__ = [
     "await_init",
     "faults",
     "namespaces",
-    "reap_until",
+    "reap_until_gone",
     "release",
     "seize",
 ]
@@ -141,10 +142,20 @@ def _detach(pid: int) -> None:
         ptrace(_DETACH, pid)
 
 
-def reap_until(pid: int) -> None:
-    """Reap children and tracees until ``pid`` has ended: a killed box waits for its tracer."""
-    while os.waitpid(-1, _WALL)[0] != pid:
-        pass
+def reap_until_gone(pidfd: int, reaped: dict[int, int]) -> None:
+    """Reap children and tracees until the process behind ``pidfd`` has ended: a killed box
+    waits for its tracer.
+
+    Arguments:
+        reaped: as in :func:`await_exec`.
+    """
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    while not poll.poll(1):
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG | _WALL))[0]:
+                if os.WIFEXITED(ended[1]) or os.WIFSIGNALED(ended[1]):
+                    reaped[ended[0]] = ended[1]
 
 
 def release(pid: int) -> None:

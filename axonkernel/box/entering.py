@@ -1,0 +1,58 @@
+"""Enter the network namespace of a box from outside, and wall it. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from axonkernel.box.linux import (
+    CLONE_NEWNET,
+    CLONE_NEWUSER,
+    owning_user_namespace,
+    set_namespace,
+)
+from axonkernel.box.model import NetPlan
+from axonkernel.errors import BoxError
+
+__all__ = ["ready_tables", "wall_network"]
+
+_MAP_WITHIN_S = 5.0
+
+
+def ready_tables() -> None:
+    """Load the binding, unless the fork server has: bwrap is busy on another processor."""
+    from axonkernel.box import nft
+
+    nft.warm_up()
+
+
+def wall_network(init: int, plan: NetPlan) -> None:
+    """Join the network of the box of ``init``, by the user namespace that owns it, and load
+    its table.
+
+    This process, which has one thread, stays there. Raises BoxError or OSError.
+    """
+    network = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    owner = owning_user_namespace(network)
+    set_namespace(owner, CLONE_NEWUSER)
+    set_namespace(network, CLONE_NEWNET)
+    os.close(network)
+    os.close(owner)
+    _wait_for_uid()
+    from axonkernel.box import nft
+
+    nft.load(nft.ruleset(plan))
+
+
+def _wait_for_uid() -> None:
+    """Until bwrap has written the uid map: a program started as nobody has no capability."""
+    deadline_s = time.monotonic() + _MAP_WITHIN_S
+    while not _uid_map():
+        if time.monotonic() > deadline_s:
+            raise BoxError("table", "bwrap wrote no uid map")
+        time.sleep(0.0002)
+
+
+def _uid_map() -> str:
+    with open("/proc/self/uid_map", encoding="ascii") as file:
+        return file.read()

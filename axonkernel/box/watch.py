@@ -1,0 +1,110 @@
+"""A box while it runs: the wall clock, the counters, and what the supervisor orders.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from typing import Any
+
+from axonkernel.box.channel import Channel
+from axonkernel.box.clock import WallClock
+from axonkernel.box.standing import Standing
+
+__all__ = ["watch"]
+
+#: How often the memory counters are looked at while a scope holds the box (seconds).
+_COUNTERS_EVERY_S = 0.2
+
+
+def watch(standing: Standing, control: Channel, wall_s: float) -> None:
+    """Until the program has ended, by itself or by us.
+
+    Arguments:
+        wall_s: seconds it may run; 0 for no limit.
+
+    Raises ChannelClosed when the supervisor is gone; the box still stands then.
+    """
+    _Watch(standing, control, WallClock(wall_s)).run()
+
+
+class _Watch:
+    def __init__(self, standing: Standing, control: Channel, clock: WallClock) -> None:
+        self._standing = standing
+        self._control = control
+        self._clock = clock
+        self._grace_until_s: float | None = None
+
+    def run(self) -> None:
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._standing.ended, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in poll.poll(self._patience_ms())}
+            if self._standing.ended in ready:
+                return
+            if self._control.fileno() in ready:
+                self._obey(self._control.receive()[0])
+            self._keep_limits()
+
+    def _keep_limits(self) -> None:
+        standing = self._standing
+        if self._clock.left_s() == 0.0:
+            standing.kill("wall")
+        elif self._grace_until_s is not None and time.monotonic() >= self._grace_until_s:
+            standing.kill("killed")
+        elif standing.group is not None and standing.group.counters().oom_kills:
+            standing.kill("memory")
+
+    def _patience_ms(self) -> float | None:
+        waits = [self._clock.left_s()]
+        if self._standing.group is not None:
+            waits.append(_COUNTERS_EVERY_S)
+        if self._grace_until_s is not None:
+            waits.append(max(0.0, self._grace_until_s - time.monotonic()))
+        known = [wait for wait in waits if wait is not None]
+        return min(known) * 1000 + 1 if known else None
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        match order["op"]:
+            case "kill":
+                self._standing.kill("killed")
+            case "signal":
+                self._signal(order["number"], order.get("grace_s"))
+            case "pause":
+                self._clock.pause()
+            case "resume":
+                self._clock.resume()
+
+    def _signal(self, number: int, grace_s: float | None) -> None:
+        if grace_s is not None and self._grace_until_s is None:
+            self._grace_until_s = time.monotonic() + grace_s
+        if not self._standing.signal(number):
+            return
+        if number == signal.SIGCONT:
+            self._signal_group(signal.SIGCONT)
+        elif number == signal.SIGTSTP and not _minds(self._standing.agent, number):
+            # The kernel does not stop a process group without a shell above it.
+            self._signal_group(signal.SIGSTOP)
+
+    def _signal_group(self, number: int) -> None:
+        """The process group the program is in, as a shell does."""
+        with contextlib.suppress(ProcessLookupError):
+            group = os.getpgid(self._standing.agent)
+            # It has not ended, so the number was its own.
+            if self._standing.signal(0) and group != os.getpgrp():
+                os.killpg(group, number)
+
+
+def _minds(pid: int, number: int) -> bool:
+    """Whether a process catches or ignores a signal."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="ascii") as lines:
+        fields = dict(line.split(":", 1) for line in lines)
+        masks = int(fields["SigCgt"], 16) | int(fields["SigIgn"], 16)
+        return bool(masks >> (number - 1) & 1)
+    return False
