@@ -9,7 +9,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from axonkernel.policy.profiles import needs_of
@@ -142,17 +142,20 @@ def with_needs(
     folders: dict[str, None] = {}
     waiting = list(programs)
     while waiting:
-        program = waiting.pop(0)
-        if program.name in found:
-            continue
-        found[program.name] = program
-        for need in _needs(program):
+        for program in waiting:
+            found.setdefault(program.name, program)
+        # Again for all: what one needs may depend on the others that are there.
+        needed = {
+            need: program.brought_by or program.name
+            for program in reversed(tuple(found.values()))
+            for need in _needs(program, found)
+        }
+        waiting = []
+        for need, brought_by in needed.items():
             if need.startswith("/") and not _is_program(need):
                 if os.path.exists(need):
                     folders[need] = None
-                continue
-            other = find_program(need, path, program.brought_by or program.name)
-            if other is not None:
+            elif need not in found and (other := find_program(need, path, brought_by)):
                 waiting.append(other)
     return tuple(found.values()), tuple(folders)
 
@@ -161,12 +164,12 @@ def _is_program(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def _needs(program: Program) -> Iterator[str]:
+def _needs(program: Program, there: Container[str]) -> Iterator[str]:
     names = {posixpath.basename(program.file), posixpath.basename(program.name)}
     for name in sorted(names):
         match = _VERSION.match(name)
         stem, version = (match["stem"], match["version"]) if match else (name, "")
-        for need in needs_of(stem):
+        for need in needs_of(stem, there):
             yield need.format(version=version)
     yield from own_tree(posixpath.dirname(program.file))
     yield from _shebang(program.file)

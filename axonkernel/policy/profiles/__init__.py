@@ -8,7 +8,7 @@ one, so that only the files of programs that are asked about are read.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Protocol, cast
 
 from axonkernel.policy.profiles.grammar import Profile
@@ -91,10 +91,18 @@ def shipped_names() -> Mapping[str, str]:
     return _SHIPPED.files()
 
 
-def needs_of(program: str) -> tuple[str, ...]:
-    """The folders and programs that a program cannot work without, from its profile."""
+def needs_of(program: str, there: Container[str] = ()) -> tuple[str, ...]:
+    """The files, folders and programs that a program cannot work without, from its profile.
+
+    Arguments:
+        there: programs that are there anyway; what it can only do with one of them, such as
+            git its scripts with a shell, may need more.
+    """
     profile = _SHIPPED.find(program)
-    return () if profile is None else profile.needs
+    if profile is None:
+        return ()
+    beside = (needs for other, needs in profile.beside.items() if other in there)
+    return (*profile.needs, *(need for needs in beside for need in needs))
 
 
 def make_profile(data: Mapping[str, Any]) -> Profile:

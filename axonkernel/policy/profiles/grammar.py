@@ -183,6 +183,10 @@ class Profile:
         self.names = names
         self.kind: str = data.get("kind", "")
         self.needs: tuple[str, ...] = tuple(data.get("needs", ()))
+        #: What it needs beside another program, when that is there as well.
+        self.beside: Mapping[str, tuple[str, ...]] = {
+            other: tuple(needs) for other, needs in data.get("beside", {}).items()
+        }
         self.note: str = data.get("note", "")
         self.subcommands = "sub" in data
         roles = (*data.get("operands", "").split(), *data.get("roles", {}).values())

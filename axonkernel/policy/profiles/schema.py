@@ -184,6 +184,7 @@ _GRAMMAR: Final[Mapping[str, Check]] = {
 }
 _TOP: Final[Mapping[str, Check]] = {
     **_GRAMMAR,
+    "beside": _map(_list(_text)),
     "kind": _one_of(_KINDS),
     "names": _list(_program),
     "needs": _list(_text),
@@ -212,6 +213,10 @@ def json_schema() -> dict[str, Any]:
     names = {"type": "array", "items": {"type": "string", "pattern": f"^{_NAME.pattern}$"}}
     top = {
         **grammar,
+        "beside": {
+            "type": "object",
+            "additionalProperties": {"type": "array", "items": text},
+        },
         "kind": {"enum": list(_KINDS)},
         "names": names,
         "needs": {"type": "array", "items": text},

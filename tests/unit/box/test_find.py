@@ -160,7 +160,7 @@ def test_what_programs_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """By the name of the program, its version cut off; only folders that are there."""
     (tmp_path / "lib/tool3.11").mkdir(parents=True)
     needs = {"tool": (f"{tmp_path}/lib/tool{{version}}", f"{tmp_path}/nowhere", "helper")}
-    monkeypatch.setattr(find, "needs_of", lambda stem: needs.get(stem, ()))
+    monkeypatch.setattr(find, "needs_of", lambda stem, there: needs.get(stem, ()))
     program(tmp_path / "bin/tool3.11")
     (tmp_path / "bin/tool").symlink_to("tool3.11")
     program(tmp_path / "bin/helper")
