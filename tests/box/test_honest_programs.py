@@ -13,7 +13,7 @@ from box.boxed import PYTHON, Boxed
 
 pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
 
-PROGRAMS, LANGUAGES = pytest.mark.requires("programs"), pytest.mark.requires("languages")
+PROGRAMS = pytest.mark.requires("programs")
 READ = ["--read", "."]
 GIT_ENV = {
     "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent", "PATH": "/usr/bin:/bin",
@@ -242,10 +242,10 @@ def test_git_in_an_existing_repository(box: Boxed) -> None:
 @pytest.mark.parametrize(
     ("program", "words", "said"),
     [
-        pytest.param("node", ["-e", "console.log(6 * 7)"], "42", marks=LANGUAGES),
+        pytest.param("node", ["-e", "console.log(6 * 7)"], "42", marks=PROGRAMS),
         ("perl", ["-MList::Util=sum", "-e", "print sum(40, 2)"], "42"),
         ("bash", ["-c", "echo $((6 * 7))"], "42"),
-        pytest.param("java", ["-version"], "", marks=LANGUAGES),
+        pytest.param("java", ["-version"], "", marks=PROGRAMS),
         ("tar", ["--version"], "tar"),
         pytest.param("ssh", ["-V"], "", marks=PROGRAMS),
         pytest.param("rg", ["--version"], "ripgrep", marks=PROGRAMS),

@@ -18,8 +18,33 @@ PROBE_S = 20.0
 TABLE = "add table inet probe; add chain inet probe out { type filter hook output priority 0; }"
 PASTA = "pasta --config-net --quiet --no-map-gw -t none -u none -T none -U none".split()
 #: Programs and the packages they are in.
-PROGRAMS = {"less": "less", "rg": "ripgrep", "ssh": "openssh-client"}
-LANGUAGES = {"java": "default-jre-headless", "node": "nodejs"}
+PROGRAMS = {
+    "bc": "bc",
+    "bzip2": "bzip2",
+    "curl": "curl",
+    "file": "file",
+    "g++": "g++",
+    "gcc": "gcc",
+    "java": "default-jre-headless",
+    "jq": "jq",
+    "less": "less",
+    "make": "make",
+    "man": "man-db",
+    "node": "nodejs",
+    "npm": "npm",
+    "openssl": "openssl",
+    "patch": "patch",
+    "perl": "perl",
+    "rg": "ripgrep",
+    "rsync": "rsync",
+    "sqlite3": "sqlite3",
+    "ssh": "openssh-client",
+    "unzip": "unzip",
+    "vim": "vim",
+    "wget": "wget",
+    "xz": "xz-utils",
+    "zip": "zip",
+}
 
 
 class Walls:
@@ -33,8 +58,8 @@ class Walls:
         the throw-away systemd boots.
     ``scope``
         the limits of the lab's scopes bite: memory, processes and CPU.
-    ``programs``, ``languages``
-        what packaging/apt.txt brings to be tried in a box, and Node and Java, which it does not.
+    ``programs``
+        what packaging/apt.txt brings to be tried in a box.
     ``root``, ``user``
         the tests run as root; an ordinary user can read this checkout.
     """
@@ -48,7 +73,6 @@ class Walls:
             "lab": self.lab,
             "scope": self._probe_scope,
             "programs": lambda: find_all(PROGRAMS),
-            "languages": lambda: find_all(LANGUAGES),
             "root": probe_root,
             "user": probe_user,
         }

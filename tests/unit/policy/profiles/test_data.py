@@ -88,6 +88,11 @@ def test_what_programs_need_in_a_box_is_in_their_profile() -> None:
     assert needs_of("grep") == needs_of("nothing-of-this-name") == ()
 
 
+def test_what_is_needed_beside_another_program() -> None:
+    """git's scripts call sed, and are for nothing where no shell is."""
+    assert "sed" in needs_of("git", {"sh"}) and "sed" not in needs_of("git", {"git"})
+
+
 GOOD = {
     "names": ["mytool"],
     "options": "-x=,--exec= -o=,--out= -v",
@@ -118,6 +123,7 @@ GOOD = {
         ({"kind": "shell"}, "$.kind"),
         ({"style": "go"}, "$.style"),
         ({"needs": "sh"}, "$.needs"),
+        ({"beside": {"sh": "sed"}}, "$.beside.sh"),
         ({"names": []}, "$.names"),
         ({"names": ["a/b"]}, "$.names[0]"),
         ({"when": [{"options": "-q"}]}, "$.when[0].options"),
