@@ -5,33 +5,23 @@ Touches the file system, reads only. Standard library, errors and the policy's p
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import posixpath
 import pwd
-import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeVar
 
 from axonkernel.box import find, floor
 from axonkernel.box.find import Program
-from axonkernel.errors import BoxError
+from axonkernel.box.names import Absent, Entry, absent, entry_of, expand, other_names, sockets
 from axonkernel.policy.globs import argument_glob, is_glob, path_glob, unescape
 from axonkernel.policy.model import FsPolicy, Policy, ShellPolicy
-from axonkernel.policy.protect import DEFAULT_PROTECT, GIT_FILE
+from axonkernel.policy.protect import DEFAULT_PROTECT, GIT_FILE, is_folder_name
 
 __all__ = ["Ask", "Entry", "Host", "User", "survey"]
 
-#: A glob in fs.deny or fs.protect is expanded over at most this many names.
-MAX_NAMES = 1_000_000
-#: A grant of a folder above does not bring these: the box has its own.
-_REPLACED = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/tmp")
-
-Test = Callable[[str], bool]
-
 _Item = TypeVar("_Item")
-Kind = Literal["file", "dir", "other", "missing"]
 
 
 class Ask(NamedTuple):
@@ -63,17 +53,12 @@ class User(NamedTuple):
     home: str
 
 
-class Entry(NamedTuple):
-    """A path and what it is, links followed."""
-
-    path: str
-    kind: Kind
-
-
 class Host(NamedTuple):
     """The host, as far as one plan is concerned.
 
     ``links``: where those of our own paths that are links lead; grants are resolved already.
+    ``absent``: names that must not be made in write grants. ``sockets``: those of the host's
+    that a box with a network wall would reach.
     """
 
     user: User
@@ -97,6 +82,8 @@ class Host(NamedTuple):
     missing_programs: tuple[str, ...]
     masked_programs: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
+    absent: tuple[Absent, ...] = ()
+    sockets: tuple[Entry, ...] = ()
 
 
 def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None) -> Host:
@@ -108,7 +95,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
     path = find.search_path(wanted, writes)
     user = run_as or _myself()
     libraries = tuple(_library_folders())
-    denied = tuple(_expand(fs.deny, (*fs.read, *fs.write)))
+    denied = tuple(expand(fs.deny, (*fs.read, *fs.write)))
     walled = shell is not None and shell.allow is not True
     bins = tuple(_bins(path))
     programs: tuple[Program, ...] = ()
@@ -119,6 +106,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
     shared = tuple(entry for entry in map(entry_of, floor.SHARED) if entry.kind != "missing")
     extra = tuple(map(entry_of, ask.read))
     own = (*(entry.path for entry in (*shared, *extra)), *folders)
+    protected = _unique(_protected(fs))
     return Host(
         user=user,
         switch_user=run_as is not None,
@@ -131,8 +119,8 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         copied=tuple(path for path in floor.COPIED if os.path.isfile(path)),
         grants=tuple(map(entry_of, _unique((*fs.read, *fs.write, *fs.unsafe)))),
         extra=extra,
-        denied=_unique((*denied, *_other_names(denied, (*fs.read, *fs.write)))),
-        protected=_unique(_protected(fs)),
+        denied=_unique((*denied, *other_names(denied, (*fs.read, *fs.write)))),
+        protected=protected,
         hidden=tuple(e for e in map(entry_of, (*ask.hide, *ask.state)) if e.kind != "missing"),
         bins=bins,
         walled=walled,
@@ -141,6 +129,8 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         missing_programs=missing,
         masked_programs=tuple(_masked(shell, libraries, path)),
         links=tuple((path, real) for path in own if (real := os.path.realpath(path)) != path),
+        absent=_unique(_absent(fs, denied, protected)),
+        sockets=tuple(_sockets(policy)),
     )
 
 
@@ -153,17 +143,6 @@ def _myself() -> User:
     return User(entry.pw_name, uid, gid, entry.pw_dir)
 
 
-def entry_of(path: str) -> Entry:
-    """What a path is now, links followed."""
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return Entry(path, "missing")
-    if stat.S_ISDIR(mode):
-        return Entry(path, "dir")
-    return Entry(path, "file" if stat.S_ISREG(mode) else "other")
-
-
 def _unique(items: Iterable[_Item]) -> tuple[_Item, ...]:
     return tuple(dict.fromkeys(items))
 
@@ -171,13 +150,65 @@ def _unique(items: Iterable[_Item]) -> tuple[_Item, ...]:
 def _protected(fs: FsPolicy) -> Iterator[Entry]:
     patterns = _protect(fs)
     files = (GIT_FILE,) if patterns and GIT_FILE not in patterns else ()
-    for entry in _expand((*patterns, *files), fs.write):
+    for entry in expand((*patterns, *files), fs.write):
         if not (files and entry.kind == "dir" and entry.path.endswith("/.git")):
             yield entry
 
 
 def _protect(fs: FsPolicy) -> tuple[str, ...]:
     return DEFAULT_PROTECT if fs.protect is None else fs.protect
+
+
+def _absent(fs: FsPolicy, denied: Iterable[Entry], protected: Iterable[Entry]) -> Iterator[Absent]:
+    """What has to lie at names that a box could make and must not.
+
+    Of the default list only the names by which a repository that is there runs programs: an
+    empty file at every other would be in the way of people and programs outside.
+    """
+    held = [Absent(entry.path) for entry in denied if entry.kind == "missing"]
+    for entry in protected:
+        if entry.kind == "missing":
+            kind: Literal["file", "dir"] = "dir" if is_folder_name(entry.path) else "file"
+            held.append(Absent(entry.path, (), kind, 0o755 if kind == "dir" else 0o444))
+        elif repository := _repository(entry.path):
+            held += _git_names(repository, _protect(fs))
+    for name in held:
+        if _is_written(name.path, fs) and (found := absent(name)) is not None:
+            yield found
+
+
+def _repository(config: str) -> str:
+    """The folder of the repository whose configuration lies at a path; "" for other files."""
+    folder, name = posixpath.split(config)
+    is_one = folder.endswith("/.git") or "/.git/modules/" in folder
+    return folder if name == "config" and is_one else ""
+
+
+def _git_names(repository: str, patterns: tuple[str, ...]) -> Iterator[Absent]:
+    """git dies of an empty ``commondir``; one that names its own folder changes nothing."""
+    found = (
+        Absent(f"{repository}/commondir", (), "file", 0o444, ".\n"),
+        Absent(f"{repository}/hooks", (), "dir", 0o755),
+    )
+    tests = [path_glob(pattern) for pattern in patterns]
+    return (name for name in found if any(matches(name.path) for matches in tests))
+
+
+def _is_written(path: str, fs: FsPolicy) -> bool:
+    """Whether the grant a path lies in, the innermost, is one to write."""
+    around = [
+        grant
+        for grant in (*fs.read, *fs.write)
+        if grant == "/" or path.startswith(f"{grant}/")
+    ]  # fmt: skip
+    return bool(around) and max(around, key=len) in fs.write
+
+
+def _sockets(policy: Policy) -> Iterator[Entry]:
+    """Sockets count where the policy says what may be connected to."""
+    fs, net = policy.fs, policy.net
+    if fs is not None and net is not None and net.unix == "box":
+        yield from sockets((*fs.read, *fs.write))
 
 
 def _programs(
@@ -289,68 +320,3 @@ def _programs_among(folders: tuple[str, ...], stamps: tuple[int, ...]) -> tuple[
         and not os.path.islink(path := f"{where}/{name}")
         and os.access(path, os.X_OK)
     )
-
-
-def _expand(patterns: tuple[str, ...], grants: Iterable[str]) -> Iterator[Entry]:
-    """What deny and protect patterns stand for below the grants; missing literals too.
-
-    Links are followed: a mount covers what a name stands for.
-    """
-    by_name: dict[str, list[Test]] = {}
-    others: list[Test] = []
-    for pattern in patterns:
-        if not is_glob(pattern):
-            yield entry_of(_real(unescape(pattern)))
-        elif is_glob(last := posixpath.basename(pattern)):
-            others.append(path_glob(pattern))
-        else:
-            by_name.setdefault(unescape(last), []).append(path_glob(pattern))
-    if not by_name and not others:
-        return
-    for path in _walk(grants):
-        tests = (*by_name.get(posixpath.basename(path), ()), *others)
-        if any(matches(path) for matches in tests):
-            yield entry_of(_real(path))
-
-
-def _real(path: str) -> str:
-    """Links followed. Raises BoxError when one is exchanged at this very moment."""
-    try:
-        return os.path.realpath(path)
-    except OSError as error:
-        raise BoxError("mounts", f"{path}: {error.strerror}") from error
-
-
-def _other_names(denied: Iterable[Entry], grants: Iterable[str]) -> Iterator[Entry]:
-    """Other hard links of denied files among the grants: a mask covers one name only."""
-    linked: set[tuple[int, int]] = set()
-    for entry in denied:
-        if entry.kind in ("file", "other"):
-            status = os.stat(entry.path)
-            if status.st_nlink > 1:
-                linked.add((status.st_dev, status.st_ino))
-    for path in _walk(grants) if linked else ():
-        with contextlib.suppress(OSError):  # it went away during the walk
-            status = os.lstat(path)
-            if (status.st_dev, status.st_ino) in linked:
-                yield entry_of(path)
-
-
-def _walk(grants: Iterable[str]) -> Iterator[str]:
-    """Every name below the grants. Raises BoxError past MAX_NAMES: a pattern half expanded
-    would leave the rest in reach. What a box replaces is left out."""
-    count = 0
-    for grant in _unique(grants):
-        yield grant
-        for where, folders, names in os.walk(grant):
-            where = where.rstrip("/")
-            folders[:] = [name for name in folders if f"{where}/{name}" not in _REPLACED]
-            count += len(folders) + len(names)
-            if count > MAX_NAMES:
-                raise BoxError(
-                    "mounts",
-                    f"more than {MAX_NAMES} names below {grant}: the patterns of fs.deny and "
-                    "fs.protect cannot be held there; grant folders further down",
-                )
-            for name in (*folders, *names):
-                yield f"{where}/{name}"

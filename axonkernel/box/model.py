@@ -14,12 +14,15 @@ __all__ = [
     "BoxPlan",
     "BoxResult",
     "Command",
+    "Kept",
     "LimitsPlan",
     "Mount",
     "NetPlan",
     "PostureField",
     "Reason",
+    "Watch",
     "decode_plan",
+    "decode_watch",
     "posture_line",
 ]
 
@@ -70,12 +73,18 @@ class NetPlan(NamedTuple):
 
 
 class LimitsPlan(NamedTuple):
-    """Caps the scope and the warden hold; 0 means no cap."""
+    """Caps the scope and the warden hold; 0 means no cap.
+
+    Arguments:
+        slack_s: systemd ends the box so long after ``wall_s``, for a supervisor that is
+            stopped. Its clock runs on while a human is asked, so this covers those waits.
+    """
 
     memory_bytes: int = 0
     cpu_millicores: int = 0
     wall_s: float = 0.0
     pids: int = 0
+    slack_s: float = 5.0
 
 
 class PostureField(NamedTuple):
@@ -103,6 +112,46 @@ def posture_line(posture: Iterable[PostureField]) -> str:
     return "; ".join(f"{state}: {', '.join(fields)}" for state, fields in states.items())
 
 
+class Kept(NamedTuple):
+    """What has to lie over one name in the box for as long as it runs.
+
+    Arguments:
+        path: absolute, without links above its last name.
+        how: ``mask`` (nothing to be read or written) or ``read-only``; ``pin`` is a folder
+            above such a name, which must not be renamed.
+        source: what lies there instead of what the host has, for a name that is a link: the
+            path it leads to; "" for the name itself.
+        stub: the name is held also while nothing of the host's lies there.
+        folder, mode, text: the stub.
+    """
+
+    path: str
+    how: Literal["mask", "read-only", "pin"]
+    source: str = ""
+    stub: bool = False
+    folder: bool = False
+    mode: int = 0
+    text: str = ""
+
+
+class Watch(NamedTuple):
+    """What the keeper of a box holds.
+
+    Arguments:
+        grants: (granted path, may be written) of the policy.
+        kept: outermost first.
+        denied: patterns; a name that matches is masked when it comes into being.
+        told: patterns; a name that comes into being and matches one is reported.
+        sockets: those of the host's are masked as they appear.
+    """
+
+    grants: tuple[tuple[str, bool], ...] = ()
+    kept: tuple[Kept, ...] = ()
+    denied: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    sockets: bool = False
+
+
 class BoxPlan(NamedTuple):
     """Everything about a box but the command that runs in it.
 
@@ -118,6 +167,8 @@ class BoxPlan(NamedTuple):
         warnings: lines for stderr, such as a missing read path.
         create: missing write folders to make (mode 0755) and report before the launch.
         bare: there is no box to be had and best-effort does without (box/bare.py).
+        watch: what the host may undo while the box runs; None when there is nothing.
+        state: the folder of our own records, where stubs are counted; "" keeps none.
     """
 
     mounts: tuple[Mount, ...] = ()
@@ -133,6 +184,8 @@ class BoxPlan(NamedTuple):
     warnings: tuple[str, ...] = ()
     create: tuple[str, ...] = ()
     bare: bool = False
+    watch: Watch | None = None
+    state: str = ""
 
 
 class Command(NamedTuple):
@@ -154,7 +207,7 @@ class Command(NamedTuple):
     env: tuple[tuple[str, str], ...] | None = None
 
 
-Reason = Literal["exit", "wall", "memory", "killed", "launch"]
+Reason = Literal["exit", "wall", "memory", "killed", "launch", "keeper"]
 
 
 class BoxResult(NamedTuple):
@@ -162,13 +215,17 @@ class BoxResult(NamedTuple):
 
     Arguments:
         exit_code: the command's own, 128 + N for signal N, 125 when the box did not start.
-        reason: ``exit``, ``wall``, ``memory``, ``killed`` (by the supervisor) or
-            ``launch`` (nothing ran).
+        reason: ``exit``, ``wall``, ``memory``, ``killed`` (by the supervisor), ``keeper``
+            (nothing held the masks any more) or ``launch`` (nothing ran).
         stage, message: where and why a launch failed; "" otherwise.
         wall_s: seconds from release to end.
-        cpu_s, peak_memory_bytes, peak_pids: from the scope's cgroup; None without one.
+        cpu_s: seconds of processor time, of all its processes.
+        peak_memory_bytes, peak_pids: from its control group; None without one.
         oom: the kernel killed a process for memory.
         denied: (address, protocol, port) of refused packets, at most 256.
+        kept: (what, path) of what the keeper did and saw, at most 256: ``mask.restored``,
+            ``mask.added``, ``name.made`` (one of fs.protect that came into being).
+        refused_pids: how often no process was made because of ``limits.pids``.
     """
 
     exit_code: int
@@ -181,6 +238,8 @@ class BoxResult(NamedTuple):
     peak_pids: int | None = None
     oom: bool = False
     denied: tuple[tuple[str, str, int], ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+    refused_pids: int = 0
 
 
 def decode_plan(data: list[Any]) -> BoxPlan:
@@ -198,6 +257,18 @@ def decode_plan(data: list[Any]) -> BoxPlan:
         posture=tuple(PostureField(*field) for field in plan.posture),
         warnings=tuple(plan.warnings),
         create=tuple(plan.create),
+        watch=None if plan.watch is None else decode_watch(plan.watch),
+    )
+
+
+def decode_watch(data: Iterable[Any]) -> Watch:
+    """What the keeper holds, from its JSON form."""
+    watch = Watch(*data)
+    return watch._replace(
+        grants=tuple((path, written) for path, written in watch.grants),
+        kept=tuple(Kept(*kept) for kept in watch.kept),
+        denied=tuple(watch.denied),
+        told=tuple(watch.told),
     )
 
 

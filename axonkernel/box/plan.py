@@ -8,13 +8,14 @@ hold whatever the order of the policy's lines.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_network
 from typing import Literal
 
-from axonkernel.box.host import Ask, Entry, Host
+from axonkernel.box.host import Ask, Host
 from axonkernel.box.model import BoxPlan, LimitsPlan, Mount, NetPlan
+from axonkernel.box.names import Entry
+from axonkernel.box.protections import brings, lies_in, mask, protections, watch, within
 from axonkernel.box.unbuilt import unreachable
 from axonkernel.policy.environ import QUIET, environment
 from axonkernel.policy.hosts import granted_parts
@@ -25,8 +26,6 @@ __all__ = ["build", "limits_plan", "net_plan"]
 
 _PASSWD = "{name}:x:{uid}:{gid}::{home}:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n"
 _GROUP = "{name}:x:{gid}:\nnogroup:x:65534:\n"
-#: Private in every box, so that no file of the host's is to be seen or hidden there.
-_SCRATCH = ("/run", "/tmp", "/var/tmp", "/dev", "/proc")
 #: The warden's resolver; where none runs, lo refuses at once and names fail fast.
 _RESOLV = "nameserver 127.0.0.53\noptions ndots:1 timeout:2 attempts:1\n"
 
@@ -46,8 +45,10 @@ def build(policy: Policy, host: Host, ask: Ask) -> BoxPlan:
         limits=limits_plan(policy),
         run_as=(host.user.uid, host.user.gid) if host.switch_user else None,
         deny_new_userns=not policy.box.nested_userns,
-        warnings=(*_missing(policy, host), *_not_held(policy, ask), *warnings),
+        warnings=(*_missing(policy, host), *unreachable(policy.net), *warnings),
         create=tuple(_to_create(policy, host)),
+        watch=watch(policy, host),
+        state=next(iter(ask.state), ""),
     )
 
 
@@ -122,11 +123,11 @@ def _floor(host: Host) -> Iterator[Mount]:
     yield from (Mount("ro-bind", entry.path, entry.path) for entry in host.shared)
     if not host.walled:
         yield Mount("ro-bind", "/usr", "/usr")
-        outside = (folder for folder in host.bins if not _within(folder, "/usr"))
+        outside = (folder for folder in host.bins if not within(folder, "/usr"))
         beside = (*outside, *host.program_folders)
         yield from (Mount("ro-bind", path, path) for path in beside)
     for folder in host.libraries:
-        if host.walled or not _within(folder, "/usr"):
+        if host.walled or not within(folder, "/usr"):
             yield Mount("ro-bind", folder, folder)
     yield from _own(host)
 
@@ -138,13 +139,13 @@ def _own(host: Host) -> Iterator[Mount]:
 
 def _hidden(host: Host) -> Iterator[Mount]:
     """What no box may see, in a root that is the host's."""
-    yield from (_mask(entry) for entry in host.hidden if _brings("/", entry.path))
+    yield from (mask(entry) for entry in host.hidden if brings("/", entry.path))
 
 
 def _walled_bins(host: Host, brought_by: tuple[Entry, ...]) -> tuple[str, ...]:
     """The bin folders that would come along with what is mounted above them."""
     folders = [entry.path for entry in brought_by]
-    return tuple(folder for folder in host.bins if host.walled and _lies_in(folder, folders))
+    return tuple(folder for folder in host.bins if host.walled and lies_in(folder, folders))
 
 
 def _programs(host: Host, walled: tuple[str, ...]) -> Iterator[Mount]:
@@ -157,7 +158,7 @@ def _programs(host: Host, walled: tuple[str, ...]) -> Iterator[Mount]:
     folders = (*host.program_folders, *host.libraries, *(entry.path for entry in entries))
 
     def is_there(path: str) -> bool:
-        return _lies_in(path, folders) and not _lies_in(path, walled)
+        return lies_in(path, folders) and not lies_in(path, walled)
 
     for folder in host.program_folders:
         yield Mount("ro-bind", folder, folder)
@@ -178,37 +179,14 @@ def _grants(policy: Policy, host: Host, walled: tuple[str, ...]) -> list[Mount]:
             mounts.append(Mount("bind", entry.path, entry.path))  # a missing one is made first
         elif entry.kind != "missing" and entry.path not in walled:
             mounts.append(Mount("ro-bind", entry.path, entry.path))
-    mounts += _protections(policy.fs.write, host)
+    mounts += protections(policy.fs.write, host)
     granted = [entry.path for entry in host.grants]
     mounts += [
-        _mask(entry)
-        for entry in (*host.denied, *host.hidden)
-        if entry.kind != "missing" and any(_brings(path, entry.path) for path in granted)
+        mask(entry)
+        for entry in (*host.denied, *host.hidden, *host.sockets)
+        if entry.kind != "missing" and any(brings(path, entry.path) for path in granted)
     ]
     return mounts
-
-
-def _protections(writes: Iterable[str], host: Host) -> Iterator[Mount]:
-    """Read-only inside write grants; their folders are pinned, or a rename would undo it."""
-    grants = tuple(writes)
-    for entry in host.protected:
-        grant = next((path for path in grants if _brings(path, entry.path)), None)
-        if grant is None or entry.kind == "missing" or entry.path == grant:
-            continue
-        for ancestor in _between(grant, entry.path):
-            yield Mount("bind", ancestor, ancestor)
-        yield Mount("ro-bind", entry.path, entry.path)
-
-
-def _between(grant: str, path: str) -> Iterator[str]:
-    """The folders strictly between a grant and a path below it, outermost first."""
-    rest = path[len(grant.rstrip("/")) :].strip("/").split("/")[:-1]
-    for count in range(1, len(rest) + 1):
-        yield posixpath.join(grant, *rest[:count])
-
-
-def _mask(entry: Entry) -> Mount:
-    return Mount("mask-dir" if entry.kind == "dir" else "mask-file", entry.path)
 
 
 def _by_depth(mounts: Iterable[Mount]) -> list[Mount]:
@@ -217,27 +195,12 @@ def _by_depth(mounts: Iterable[Mount]) -> list[Mount]:
     ordered = sorted(latest.values(), key=lambda mount: (mount.dest.count("/"), mount.dest))
     closed_at_last: list[Mount] = []
     for at, mount in enumerate(ordered):
-        below = any(_within(other.dest, mount.dest) for other in ordered[at + 1 :])
+        below = any(within(other.dest, mount.dest) for other in ordered[at + 1 :])
         if mount.kind == "mask-dir" and below:
             # A grant inside a denied folder: its way is made before the folder is closed.
             ordered[at] = Mount("tmpfs", mount.dest, mode=0o111)
             closed_at_last.append(Mount("remount-ro", mount.dest))
     return ordered + closed_at_last
-
-
-def _within(path: str, folder: str) -> bool:
-    return path == folder or folder == "/" or path.startswith(folder + "/")
-
-
-def _brings(grant: str, path: str) -> bool:
-    """Whether a grant makes ``path`` be there: none of a folder above brings scratch space."""
-    return _within(path, grant) and not any(
-        _within(path, scratch) and not _within(grant, scratch) for scratch in _SCRATCH
-    )
-
-
-def _lies_in(path: str, folders: Iterable[str]) -> bool:
-    return any(_within(path, folder) for folder in folders)
 
 
 # -- the rest ---------------------------------------------------------------------------
@@ -299,9 +262,9 @@ def limits_plan(policy: Policy) -> LimitsPlan | None:
 
 def _working_directory(policy: Policy, host: Host, ask: Ask) -> tuple[str, tuple[str, ...]]:
     grants = ["/"] if policy.fs is None else [entry.path for entry in host.grants]
-    if any(_brings(path, ask.cwd) for path in grants):
+    if any(brings(path, ask.cwd) for path in grants):
         return ask.cwd, ()
-    if any(_within(path, ask.cwd) for path in grants):
+    if any(within(path, ask.cwd) for path in grants):
         note = f"{ask.cwd} is not granted: in the box it holds only what is granted below it"
         return ask.cwd, (note,)
     note = f"{ask.cwd} is not granted; the working directory in the box is {host.user.home}"
@@ -317,14 +280,6 @@ def _missing(policy: Policy, host: Host) -> Iterator[str]:
     for name in host.missing_programs:
         where = "" if "/" in name else " on PATH"
         yield f"shell.allow {name}: no such program{where}; it will not exist in the box"
-
-
-def _not_held(policy: Policy, ask: Ask) -> Iterator[str]:
-    """What the policy says and this box does not hold."""
-    yield from unreachable(policy.net)
-    if policy.fs is not None and policy.fs.write:
-        by = "not held" if ask.role == "exec" else "held by the mediator only"
-        yield f"fs.deny, fs.protect: names that do not exist yet are {by}"
 
 
 def _to_create(policy: Policy, host: Host) -> Iterator[str]:

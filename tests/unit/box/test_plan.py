@@ -192,14 +192,6 @@ def test_destinations_that_open_nothing_are_told(entry: str, told: str) -> None:
     assert all(f"net.allow {entry}: " in line and told in line for line in warnings)
 
 
-def test_absent_names_are_told_where_something_can_be_made() -> None:
-    """With a write grant; a reader makes no names."""
-    grants = entries("/ws")
-    written = plan({"fs": {"write": ["."]}}, host(grants=grants)).warnings
-    assert [line for line in written if "do not exist yet" in line]
-    assert plan({"fs": {"read": ["."]}}, host(grants=grants)).warnings == ()
-
-
 def test_what_is_missing_is_told() -> None:
     """Reads are skipped, writes made, programs named."""
     grants = (*entries("/ws"), *entries("/ws/r", "/ws/w", kind="missing"))

@@ -1,0 +1,162 @@
+"""The keeper of a box: what is masked, protected or not there stays so while the box runs.
+
+The warden starts it before it enters any namespace of the box. It is two processes: the hand
+(hand.py) in the box's mount namespace, and, where names are held that do not exist, the steward
+(steward.py) on the host. Without a keeper the box must not go on: the warden ends it.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from typing import NoReturn
+
+from axonkernel.box.channel import Channel, ChannelClosed, pair
+from axonkernel.box.linux import die_with_parent
+from axonkernel.box.model import BoxPlan, Kept
+from axonkernel.errors import BoxError
+
+__all__ = ["Keeper", "start"]
+
+
+class Keeper:
+    """The warden's end of a keeper."""
+
+    def __init__(self, hand: Channel, steward: Channel | None, pids: tuple[int, ...]) -> None:
+        self._hand = hand
+        self._steward = steward
+        self._pids = pids
+        self._kept: list[tuple[str, str]] = []
+
+    def fileno(self) -> int:
+        """Readable when the keeper has something to say, or is gone."""
+        return self._hand.fileno()
+
+    def enter(self, pid: int) -> None:
+        """Have everything held in the box of process ``pid``; returns when that is so.
+
+        Raises BoxError: then nothing may run in the box.
+        """
+        try:
+            if self._steward is not None:
+                self._steward.send({"op": "box", "pid": pid})
+            self._hand.send({"pid": pid})
+            while "ready" not in (answer := self._hand.receive()[0]):
+                self._take(answer)
+        except ChannelClosed as error:
+            raise BoxError("mounts", "the keeper of the box's masks ended") from error
+
+    def listen(self) -> bool:
+        """Take what it says; False when it is gone."""
+        try:
+            self._take(self._hand.receive()[0])
+        except (ChannelClosed, BoxError):
+            return False
+        return True
+
+    def _take(self, answer: dict[str, object]) -> None:
+        if "fault" in answer:
+            raise BoxError("mounts", f"{answer['fault']}")
+        if isinstance(said := answer.get("kept"), list):
+            self._kept.append((said[0], said[1]))
+
+    def end(self) -> tuple[tuple[str, str], ...]:
+        """End it after the box, stubs removed; what it has done and seen."""
+        with contextlib.suppress(ChannelClosed):
+            self._hand.send({"op": "end"})
+        while self.listen():
+            pass
+        if self._steward is not None:
+            with contextlib.suppress(ChannelClosed):
+                self._steward.send({"op": "release"})
+        for pid in self._pids:
+            with contextlib.suppress(ChildProcessError):  # gone and reaped already
+                os.waitpid(pid, 0)
+        return tuple(dict.fromkeys(self._kept))
+
+
+def start(plan: BoxPlan) -> Keeper | None:
+    """The keeper of a box for ``plan``, stubs in place; None when there is nothing to keep.
+
+    Raises BoxError when the stubs cannot be held.
+    """
+    from axonkernel.box.stubs import Registry
+
+    if plan.state:
+        Registry(plan.state).sweep()
+    watch = plan.watch
+    if watch is None:
+        return None
+    names = tuple(item for item in watch.kept if item.stub)
+    steward, hands_steward, pids = _start_steward(plan.state, names) if names else (None, None, ())
+    ours, theirs = pair()
+
+    def work() -> None:
+        from axonkernel.box import hand
+
+        hand.serve(theirs, hands_steward, watch)
+
+    pid = _fork(work, theirs, hands_steward, dies=True)
+    theirs.close()
+    if hands_steward is not None:
+        hands_steward.close()
+    keeper = Keeper(ours, steward, (pid, *pids))
+    if steward is not None:
+        _await_stubs(steward)
+    return keeper
+
+
+def _start_steward(state: str, names: tuple[Kept, ...]) -> tuple[Channel, Channel, tuple[int, ...]]:
+    ours, theirs = pair()
+    hands, stewards = pair()
+
+    def work() -> None:
+        from axonkernel.box import steward
+
+        steward.serve(theirs, stewards, state, names)
+
+    pid = _fork(work, theirs, stewards, dies=False)
+    theirs.close()
+    stewards.close()
+    return ours, hands, (pid,)
+
+
+def _await_stubs(steward: Channel) -> None:
+    try:
+        answer, _ = steward.receive()
+    except ChannelClosed as error:
+        raise BoxError("mounts", "the steward of the box's stubs ended") from error
+    if "fault" in answer:
+        raise BoxError("mounts", answer["fault"])
+
+
+def _fork(work: Callable[[], None], *channels: Channel | None, dies: bool) -> int:
+    """A child that holds nothing of ours but its own channels."""
+    warden = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        _become(work, warden, [each.fileno() for each in channels if each is not None], dies=dies)
+    finally:
+        os._exit(1)
+
+
+def _become(work: Callable[[], None], warden: int, kept: list[int], *, dies: bool) -> NoReturn:
+    if dies:
+        die_with_parent(signal.SIGKILL)
+        if os.getppid() != warden:
+            os._exit(1)
+    else:
+        os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    below = -1
+    for fd in (*sorted(kept), os.sysconf("SC_OPEN_MAX")):
+        os.closerange(below + 1, fd)
+        below = fd
+    work()
+    os._exit(1)
