@@ -13,13 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from axonkernel.box import bwrap
 from axonkernel.box.host import Ask
-from axonkernel.box.model import BoxPlan, Command
+from axonkernel.box.model import BoxPlan
 from axonkernel.box.prepare import create, prepare
 from axonkernel.paths import canonical_policy
 from axonkernel.policy.parse import parse
 from bench.measure import Absent
+from bench.twin import words
 
 __all__ = ["BARE", "SOMEWHERE", "Worker", "axonkernel", "bare_twin", "plan_for", "warm"]
 
@@ -57,13 +57,9 @@ def bare_twin(plan: BoxPlan, argv: tuple[str, ...]) -> Callable[[], float]:
             opened.append(_opened(kind, value))
             return opened[-1]
 
-        options = bwrap.arguments(
-            simple, Command(argv), descriptor, status_fd=-1, block_fd=-1, filter_fd=-1
-        )
-        at = options.index("--json-status-fd")
-        words = ["bwrap", *options[:at], *options[at + 2 :], *argv]
+        started = ["bwrap", *words(simple, argv, descriptor)]
         start_s = time.perf_counter()
-        pid = os.posix_spawnp("bwrap", words, {})
+        pid = os.posix_spawnp("bwrap", started, {})
         _, status = os.waitpid(pid, 0)
         took_s = time.perf_counter() - start_s
         for fd in opened:

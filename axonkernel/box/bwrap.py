@@ -1,25 +1,28 @@
 """BoxPlan -> the arguments of bwrap.
 
-Pure: sources and texts become descriptors through a callable the caller gives, so the same
-function is tested without opening anything. What a descriptor stands for is fixed when it is
-opened; a name that is reused later changes nothing.
+Pure: sources become descriptors through a callable the caller gives, so the same function is
+tested without opening anything. The file tree is made before bwrap starts (box/tree.py); it
+gets that as one mount, and makes the few that only it can make.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from axonkernel.box.model import BoxPlan, Command, Mount
+from axonkernel.errors import BoxError
 
 __all__ = ["arguments"]
 
-#: ("open", path) or ("text", content) -> the number of an inheritable descriptor.
-Descriptor = Callable[[str, str], int]
+#: The path of a source -> the number of an inheritable descriptor.
+Descriptor = Callable[[str], int]
 
 
 def arguments(
     plan: BoxPlan,
     command: Command,
+    tree: str,
+    mounts: Iterable[Mount],
     descriptor: Descriptor,
     *,
     status_fd: int,
@@ -29,13 +32,16 @@ def arguments(
     """The options of bwrap for ``plan``, without the program name and the command.
 
     Arguments:
-        descriptor: opens a source, or holds a text, and returns the descriptor.
+        tree: where the file tree lies when bwrap starts.
+        mounts: what is mounted over that: proc, dev, and binds in them.
+        descriptor: opens a source and returns the descriptor.
         status_fd: bwrap writes JSON there: the child's pid, later its exit code.
         block_fd: bwrap waits there for a byte; -1 for a box that is not held.
         filter_fd: the seccomp filter; -1 for none.
     """
     options = [*_namespaces(plan), "--json-status-fd", str(status_fd)]
-    for mount in plan.mounts:
+    options += ["--bind", tree, "/"]
+    for mount in mounts:
         options += _mount(mount, descriptor)
     env = plan.env if command.env is None else command.env
     for name, value in env:
@@ -61,36 +67,9 @@ def _namespaces(plan: BoxPlan) -> Iterator[str]:
 
 def _mount(mount: Mount, descriptor: Descriptor) -> list[str]:
     match mount.kind:
-        case "bind":
-            return ["--bind-fd", str(descriptor("open", mount.source)), mount.dest]
-        case "ro-bind":
-            return ["--ro-bind-fd", str(descriptor("open", mount.source)), mount.dest]
-        case "tmpfs":
-            size = ["--size", str(mount.size_bytes)] if mount.size_bytes else []
-            return ["--perms", _octal(mount), *size, "--tmpfs", mount.dest]
         case "proc" | "dev":
             return [f"--{mount.kind}", mount.dest]
-        case "dir":
-            return ["--perms", _octal(mount), "--dir", mount.dest]
-        case "symlink":
-            return ["--symlink", mount.source, mount.dest]
-        case "copy":
-            source = str(descriptor("read", mount.source))
-            return ["--perms", _octal(mount), "--file", source, mount.dest]
-        case "data":
-            text = str(descriptor("text", mount.data))
-            return ["--perms", _octal(mount), "--file", text, mount.dest]
-        case "data-over":
-            text = str(descriptor("text", mount.data))
-            return ["--perms", _octal(mount), "--ro-bind-data", text, mount.dest]
-        case "mask-file":
-            empty = str(descriptor("text", ""))
-            return ["--perms", "0000", "--ro-bind-data", empty, mount.dest]
-        case "mask-dir":
-            return ["--perms", "0000", "--tmpfs", mount.dest, "--remount-ro", mount.dest]
-        case "remount-ro":
-            return ["--remount-ro", mount.dest]
-
-
-def _octal(mount: Mount) -> str:
-    return f"{mount.mode:04o}"
+        case "bind" | "ro-bind":
+            return [f"--{mount.kind}-fd", str(descriptor(mount.source)), mount.dest]
+        case _:
+            raise BoxError("mounts", f"{mount.dest}: no {mount.kind} can be made there")

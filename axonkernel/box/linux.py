@@ -34,6 +34,7 @@ __all__ = [
     "open_in_root",
     "open_tree",
     "open_without_links",
+    "own_mount_namespace",
     "owning_user_namespace",
     "ptrace",
     "set_namespace",
@@ -48,7 +49,7 @@ CLONE_NEWNET = 0x40000000
 #: Attributes of one mount (new_tmpfs, mount_setattr).
 MOUNT_RDONLY, MOUNT_NOSUID, MOUNT_NODEV, MOUNT_NOEXEC = 1, 2, 4, 8
 
-_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
+_MS_BIND, _MS_REC, _MS_PRIVATE, _MS_SLAVE = 0x1000, 0x4000, 0x40000, 0x80000
 _NS_GET_USERNS = 0xB701
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -113,6 +114,28 @@ def bind_privately(source: str, name: str) -> str:
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     _mount(os.fsencode(source), target, None, _MS_BIND)
     return target
+
+
+def own_mount_namespace() -> None:
+    """Leave the host's mount namespace: what is mounted from now on is this process's alone.
+
+    What the host unmounts is unmounted here too. Without CAP_SYS_ADMIN a user namespace is
+    made as well, in which this process keeps its ids and, until it executes a program as
+    another user than root, has every right. Raises OSError where the host allows neither.
+    """
+    uid, gid = os.getuid(), os.getgid()  # not to be had afterwards
+    try:
+        _checked(_libc.unshare(CLONE_NEWNS), "unshare")
+    except PermissionError:
+        _checked(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{uid} {uid} 1"),
+            ("gid_map", f"{gid} {gid} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                file.write(text)
+    _mount(b"none", "/", None, _MS_REC | _MS_SLAVE)
 
 
 def _mount(source: bytes, target: str, kind: bytes | None, flags: int) -> None:

@@ -1,4 +1,4 @@
-"""Start bwrap with its descriptors; standard library only.
+"""Make a box's file tree and start bwrap on it, with its descriptors; standard library only.
 
 Everything bwrap inherits is named here: bwrap hands whatever it inherits to the command, so
 only 0, 1, 2, the channel and the descriptors its own options name (it closes those) may be
@@ -8,22 +8,21 @@ open.
 from __future__ import annotations
 
 import base64
+import json
 import os
 import signal
-import stat
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from axonkernel.box import bwrap, landlock
+from axonkernel.box import bwrap, landlock, tree
 from axonkernel.box.linux import close_on_exec_from, default_signals, die_with_parent
-from axonkernel.box.model import BoxPlan, Command
-from axonkernel.box.staging import Move, staged
+from axonkernel.box.model import BoxPlan, Command, Mount
+from axonkernel.box.steps import Step, steps
 from axonkernel.errors import BoxError
 
 __all__ = ["Spawned", "spawn"]
 
-#: bwrap takes 9,000 words, its own few and the command's included.
-_MOST_OPTIONS = 8_800
+_MOST_SAID = 500
 
 
 class Spawned(NamedTuple):
@@ -31,15 +30,14 @@ class Spawned(NamedTuple):
 
     Arguments:
         pid: bwrap's outer process.
-        status: where bwrap writes its JSON.
+        status: where bwrap writes its JSON, or this its ``fault``, when the tree cannot be
+            made.
         hold: one byte written here lets it go on.
-        moves: the mounts that are not in place yet.
     """
 
     pid: int
     status: int
     hold: int
-    moves: tuple[Move, ...] = ()
 
 
 def spawn(
@@ -56,7 +54,7 @@ def spawn(
         given: descriptors the command gets as 0, 1, 2 and perhaps 3; closed here.
         seize: called with the pid of what will be bwrap, before it does anything.
 
-    Raises BoxError when a source cannot be opened.
+    Raises BoxError when there is no place for the tree.
     """
     reserved = _reserve(len(given))
     status_read, status_write = os.pipe()
@@ -64,23 +62,22 @@ def spawn(
     # bwrap gets a pipe it can also write: end-of-file would release it.
     block = os.open(f"/proc/self/fd/{hold_read}", os.O_RDWR | os.O_CLOEXEC)
     kept = [status_write, block]
-    mounts, moves = staged(plan.mounts, plan.cwd if command.cwd is None else command.cwd)
-    plan = plan._replace(mounts=mounts)
+    parts = steps(plan.mounts)
     try:
-        options = _options(plan, command, kept, status_write, block)
-        if len(options) > _MOST_OPTIONS:
-            raise BoxError(
-                "mounts",
-                f"{len(plan.mounts)} entries are more than a box takes: patterns of fs.deny or "
-                "fs.protect match too many names below the grants; deny folders instead",
-            )
+        at = tree.place(parts.tree)
+        options = _options(plan, command, at, parts.bwrap, kept)
         kept.append(_holding(("\0".join(options) + "\0").encode("utf-8", "surrogateescape")))
         argv = [program, "--args", str(kept[-1]), *command.argv]
-        pid = _forked(lambda: _become(argv, plan, kept, given), seize)
+
+        def become() -> NoReturn:
+            _make_tree(parts.tree, at, plan, status_write)
+            _become(argv, plan, kept, given)
+
+        pid = _forked(become, seize)
     finally:
         for fd in (*kept, *reserved, hold_read, *given):
             os.close(fd)
-    return Spawned(pid, status_read, hold_write, moves)
+    return Spawned(pid, status_read, hold_write)
 
 
 def _forked(become: Callable[[], NoReturn], seize: Callable[[int], None]) -> int:
@@ -104,43 +101,29 @@ def _forked(become: Callable[[], NoReturn], seize: Callable[[int], None]) -> int
 
 
 def _options(
-    plan: BoxPlan, command: Command, kept: list[int], status: int, block: int
+    plan: BoxPlan, command: Command, at: str, mounts: tuple[Mount, ...], kept: list[int]
 ) -> list[str]:
-    def descriptor(kind: str, value: str) -> int:
-        if kind == "text":
-            kept.append(_holding(value.encode("utf-8", "surrogateescape")))
-        else:
-            kept.append(_source(value, kind))
-        return kept[-1]
-
+    """bwrap's, whose descriptors are added to ``kept``: first the status and the block."""
+    status, block = kept
     filter_fd = -1
     if plan.filter:
         filter_fd = _holding(base64.b64decode(plan.filter))
         kept.append(filter_fd)
+
+    def descriptor(path: str) -> int:
+        kept.append(tree.open_source(path))
+        return kept[-1]
+
     return bwrap.arguments(
-        plan, command, descriptor, status_fd=status, block_fd=block, filter_fd=filter_fd
+        plan,
+        command,
+        at,
+        mounts,
+        descriptor,
+        status_fd=status,
+        block_fd=block,
+        filter_fd=filter_fd,
     )
-
-
-def _source(path: str, kind: str) -> int:
-    """A descriptor of a mount's source. What was surveyed is what is mounted: a link put in
-    its place meanwhile, by another box with the same grant, would lead anywhere."""
-    flags = os.O_RDONLY if kind == "read" else os.O_PATH | os.O_NOFOLLOW
-    try:
-        fd = os.open(path, flags | os.O_CLOEXEC)
-    except OSError as error:
-        raise BoxError("mounts", f"{path}: {error.strerror}") from error
-    if kind != "read" and not _still(path, fd):
-        os.close(fd)
-        raise BoxError("mounts", f"{path} was replaced while the box was being made")
-    return fd
-
-
-def _still(path: str, fd: int) -> bool:
-    """Whether what was opened lies there under its own name and is no link itself."""
-    if stat.S_ISLNK(os.fstat(fd).st_mode):
-        return False
-    return os.readlink(f"/proc/self/fd/{fd}") == path
 
 
 def _holding(content: bytes) -> int:
@@ -148,6 +131,18 @@ def _holding(content: bytes) -> int:
     os.write(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
+
+
+def _make_tree(parts: tuple[Step, ...], at: str, plan: BoxPlan, status: int) -> None:
+    """In the child, as the supervisor's user: what the box's may not enter is mounted too."""
+    try:
+        tree.make(parts, at, plan.run_as)
+    except BaseException as error:
+        fault = error.message if isinstance(error, BoxError) else f"{error}"
+        # No brace before the end, by which the reader knows it.
+        said = json.dumps({"fault": fault[:_MOST_SAID]}).encode().replace(b"}", b"\\u007d")
+        os.write(status, said.removesuffix(b"\\u007d") + b"}")
+        os._exit(125)
 
 
 def _become(argv: list[str], plan: BoxPlan, kept: list[int], given: tuple[int, ...]) -> NoReturn:

@@ -1,4 +1,7 @@
-"""What bwrap tells on its status pipe: lines of JSON. Standard library only."""
+"""What bwrap, or what was to become it, tells on the status pipe: lines of JSON.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,18 @@ UNMADE = "bwrap ended before the box was made (see its message)"
 
 
 def child_pid(status: int) -> int:
-    """The box's pid 1. Raises BoxError when bwrap ends without having one."""
+    """The box's pid 1. Raises BoxError when bwrap ends without having one, with the fault of
+    its file tree where that is why."""
     text = b""
     while b"}" not in text:
         part = os.read(status, 4096)
         if not part:
             raise BoxError("mounts", UNMADE)
         text += part
-    return int(json.loads(text[: text.index(b"}") + 1])["child-pid"])
+    said = json.loads(text[: text.index(b"}") + 1])
+    if "fault" in said:
+        raise BoxError("mounts", said["fault"])
+    return int(said["child-pid"])
 
 
 def exit_code(status: int, wait_status: int) -> int:

@@ -19,7 +19,7 @@ import signal
 import time
 from typing import NoReturn
 
-from axonkernel.box import cgroup, gate
+from axonkernel.box import cgroup, gate, keeper
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.entering import ready_tables, wall_network
 from axonkernel.box.link import Link
@@ -27,7 +27,6 @@ from axonkernel.box.lookup import NOT_EXECUTABLE, NOT_FOUND, require_program
 from axonkernel.box.milestones import reached
 from axonkernel.box.model import BoxPlan, BoxResult, Command, Reason, decode_plan
 from axonkernel.box.spawn import spawn
-from axonkernel.box.staging import settle
 from axonkernel.box.standing import Standing, park
 from axonkernel.box.told import UNMADE, child_pid, exit_code
 from axonkernel.box.watch import watch
@@ -66,6 +65,7 @@ class _Warden:
         standing = self.standing
         try:
             outside = gate.namespaces()
+            standing.keeper = keeper.start(self.plan)
             if scope:
                 standing.parked = park()
             if self.plan.net is not None and self.plan.net.link != "none":
@@ -99,6 +99,7 @@ class _Warden:
         """The box's pid 1, which bwrap names as soon as it has it."""
         init = gate.await_init(self.standing.bwrap.pid, self.standing.reaped)
         if init is None:
+            child_pid(self.standing.bwrap.status)  # raises with what was said there
             raise BoxError("mounts", UNMADE)
         self.standing.made(init)
         if init != child_pid(self.standing.bwrap.status):
@@ -155,8 +156,10 @@ class _Warden:
     def _require_program(self, pid: int) -> None:
         """Say why the program cannot be executed, while its files can be seen."""
         self.mounted = True
-        settle(pid, self.standing.bwrap.moves)
         reached("mounted")
+        if self.standing.keeper is not None:
+            self.standing.keeper.enter(pid)
+            reached("kept")
         env = dict(self.plan.env if self.command.env is None else self.command.env)
         cwd = self.plan.cwd if self.command.cwd is None else self.command.cwd
         root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -214,6 +217,8 @@ class _Warden:
         if link is not None:
             link.cut()
         self.standing.unpark()
+        if self.standing.keeper is not None:
+            result = result._replace(kept=self.standing.keeper.end())
         with contextlib.suppress(ChannelClosed):
             self.control.send({"event": "ended", "result": list(result)})
         if link is not None:
