@@ -8,6 +8,7 @@ import signal
 
 from axonkernel.box import gate
 from axonkernel.box.cgroup import Group
+from axonkernel.box.keeper import Keeper
 from axonkernel.box.link import Link
 from axonkernel.box.linux import die_with_parent
 from axonkernel.box.model import Reason
@@ -25,6 +26,7 @@ class Standing:
         agent: the agent's program; 0 before it is held at its exec.
         parked: what keeps the scope until its counters are read; 0 without a scope.
         group: the control group, where limits need one.
+        keeper: what holds masks and protections; None when there are none.
         folder: where that group is, when we and not systemd must take it away.
         reason: why the box ended, by what we did.
         reaped: wait statuses of children that were waited for in passing.
@@ -37,6 +39,7 @@ class Standing:
         self.agent = 0
         self.parked = 0
         self.link: Link | None = None
+        self.keeper: Keeper | None = None
         self.group: Group | None = None
         self.folder = ""
         self.reason: Reason = "exit"

@@ -66,6 +66,7 @@ class _Warden:
         try:
             outside = gate.namespaces()
             standing.keeper = keeper.start(self.plan)
+            standing.keeper = keeper.start(self.plan)
             if scope:
                 standing.parked = park()
             if self.plan.net is not None and self.plan.net.link != "none":

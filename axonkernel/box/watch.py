@@ -44,12 +44,18 @@ class _Watch:
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._standing.ended, select.POLLIN)
+        keeper = self._standing.keeper
+        if keeper is not None:
+            poll.register(keeper, select.POLLIN)
         while True:
             ready = {fd for fd, _ in poll.poll(self._patience_ms())}
             if self._standing.ended in ready:
                 return
             if self._control.fileno() in ready:
                 self._obey(self._control.receive()[0])
+            if keeper is not None and keeper.fileno() in ready and not keeper.listen():
+                poll.unregister(keeper)
+                self._standing.kill("keeper")
             self._keep_limits()
 
     def _keep_limits(self) -> None:
