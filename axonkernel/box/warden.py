@@ -66,7 +66,6 @@ class _Warden:
         try:
             outside = gate.namespaces()
             standing.keeper = keeper.start(self.plan)
-            standing.keeper = keeper.start(self.plan)
             if scope:
                 standing.parked = park()
             if self.plan.net is not None and self.plan.net.link != "none":
@@ -160,7 +159,6 @@ class _Warden:
         reached("mounted")
         if self.standing.keeper is not None:
             self.standing.keeper.enter(pid)
-            reached("kept")
         env = dict(self.plan.env if self.command.env is None else self.command.env)
         cwd = self.plan.cwd if self.command.cwd is None else self.command.cwd
         root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
