@@ -1,6 +1,7 @@
 """A command without a box: what best-effort comes to on a machine that cannot make one.
 
-Nothing is held here, and the posture says so. Standard library only.
+It is confined as far as a process can confine itself (confine.py), or where the kernel has no
+means for that not at all; the posture says which. Standard library only.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import os
 import signal
 import time
 
+from axonkernel.box import confine
 from axonkernel.box.lookup import NOT_EXECUTABLE, NOT_FOUND
 from axonkernel.box.model import BoxPlan, BoxResult, Command
 
-__all__ = ["BareProcess", "start"]
+__all__ = ["BareProcess", "make_scratch", "remove_scratch", "start"]
 
 #: A terminal sends these to the command as well, which is in our own process group.
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT)
@@ -21,8 +23,9 @@ _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT
 class BareProcess:
     """A started command; see :class:`axonkernel.box.launch.BoxProcess`."""
 
-    def __init__(self, pid: int, refused: BoxResult | None) -> None:
+    def __init__(self, pid: int, refused: BoxResult | None, scratch: str = "") -> None:
         self.pid = pid
+        self._scratch = scratch
         self._refused = refused
         self._started_s = time.monotonic()
 
@@ -42,13 +45,23 @@ class BareProcess:
             return self._refused
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
+        remove_scratch(self._scratch)
         code = os.waitstatus_to_exitcode(status)
         wall_s = time.monotonic() - self._started_s
         return BoxResult(code if code >= 0 else 128 - code, wall_s=wall_s)
 
 
 def start(plan: BoxPlan, command: Command) -> BareProcess:
-    """Start ``command`` with the environment of ``plan``, where this process stands."""
+    """Start ``command`` where this process stands, confined if the plan says to what."""
+    if plan.mounts:
+        scratch = make_scratch(plan)
+        argv, fd = confine.command_line(plan, command, scratch)
+        os.set_inheritable(fd, True)
+        try:
+            pid = os.posix_spawn(argv[0], argv, {}, setsigdef=[signal.SIGPIPE])
+        finally:
+            os.close(fd)
+        return BareProcess(pid, None, scratch)
     try:
         pid = os.posix_spawnp(
             command.argv[0], command.argv, dict(plan.env), setsigdef=[signal.SIGPIPE]
@@ -59,3 +72,21 @@ def start(plan: BoxPlan, command: Command) -> BareProcess:
         message = f"{command.argv[0]}: {error.strerror}"
         return BareProcess(0, BoxResult(code, "launch", stage, message))
     return BareProcess(pid, None)
+
+
+def make_scratch(plan: BoxPlan) -> str:
+    """A private folder for a confined command, in place of /tmp and HOME."""
+    import tempfile
+
+    scratch = tempfile.mkdtemp(prefix="axonkernel-")
+    if plan.run_as is not None:
+        os.chown(scratch, *plan.run_as)
+    return scratch
+
+
+def remove_scratch(scratch: str) -> None:
+    """Take the folder away with all that was put there; "" is none."""
+    if scratch:
+        import shutil
+
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,18 +1,49 @@
-"""Landlock by ctypes; standard library only."""
+"""Landlock by ctypes: what a process gives up by itself, for good; standard library only.
+
+It names no file away: what is not granted can still be looked at by name and stat, but not
+opened, listed, made, changed or executed. TCP is told apart by port only.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 import struct
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from axonkernel.box.linux import no_new_privs, syscall
 
-__all__ = ["abi", "close_abstract_sockets"]
+__all__ = ["TRUSTED_SINCE_ABI", "Paths", "abi", "close_abstract_sockets", "confine"]
 
-_CREATE_RULESET, _RESTRICT_SELF = 444, 446
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION = 1  # flag of create_ruleset: answer the ABI number
-_SCOPE_ABSTRACT_UNIX = 1
+_PATH_BENEATH = 1  # the kind of rule
+_SCOPE_ABSTRACT_UNIX, _SCOPE_SIGNAL = 1, 2
 _SCOPES_SINCE_ABI = 6
+_TCP_SINCE_ABI, _BIND_TCP, _CONNECT_TCP = 4, 1, 2
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
+_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+#: All rights that each ABI knows.
+_KNOWN: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
+_KNOWN_NOW: Final = (1 << 16) - 1
+#: Before it, what must not be written could still be emptied.
+TRUSTED_SINCE_ABI = 3
+
+
+class Paths(NamedTuple):
+    """What stays in reach: files, and folders with everything below them.
+
+    Arguments:
+        read: may be read and executed.
+        write: may be changed as well.
+    """
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
 
 
 def abi() -> int:
@@ -32,9 +63,59 @@ def close_abstract_sockets() -> bool:
     if abi() < _SCOPES_SINCE_ABI:
         return False
     handled_fs, handled_net = 0, 0  # mounting stays possible, as bwrap needs it
-    attributes = struct.pack("<QQQ", handled_fs, handled_net, _SCOPE_ABSTRACT_UNIX)
+    _restrict(_create(handled_fs, handled_net, _SCOPE_ABSTRACT_UNIX))
+    return True
+
+
+def confine(paths: Paths, *, tcp: bool) -> None:
+    """Keep this process and what it starts to ``paths``.
+
+    Its signals and abstract sockets are kept to themselves as well, where the kernel can
+    (ABI 6). Paths that do not exist are left out.
+
+    Arguments:
+        tcp: False closes TCP, where the kernel can (ABI 4).
+
+    Raises OSError where the kernel has no Landlock.
+    """
+    version = abi()
+    known = _KNOWN.get(version, _KNOWN_NOW)
+    network = _BIND_TCP | _CONNECT_TCP if not tcp and version >= _TCP_SINCE_ABI else 0
+    scopes = _SCOPE_ABSTRACT_UNIX | _SCOPE_SIGNAL if version >= _SCOPES_SINCE_ABI else 0
+    ruleset = _create(known, network, scopes)
+    for path, rights in _rights(paths, known):
+        _allow(ruleset, path, rights)
+    _restrict(ruleset)
+
+
+def _rights(paths: Paths, known: int) -> Iterator[tuple[str, int]]:
+    yield from ((path, _READ) for path in paths.read)
+    yield from ((path, known) for path in paths.write)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            rights &= _ON_FILES
+        rule = struct.pack("=Qi", rights, fd)
+        syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
+    finally:
+        os.close(fd)
+
+
+def _create(handled_fs: int, handled_net: int, scopes: int) -> int:
+    """A new ruleset. A kernel that knows fewer fields gets fewer: more would be E2BIG."""
+    fields: Iterable[int] = (handled_fs, handled_net, scopes)
+    count = 3 if scopes else 2 if handled_net else 1
+    attributes = struct.pack("<QQQ", *fields)[: 8 * count]
+    return syscall(_CREATE_RULESET, attributes, len(attributes), 0)
+
+
+def _restrict(ruleset: int) -> None:
     no_new_privs()
-    ruleset = syscall(_CREATE_RULESET, attributes, len(attributes), 0)
     syscall(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
-    return True

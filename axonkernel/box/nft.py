@@ -10,6 +10,7 @@ other two use it. Standard library only; the ``nftables`` binding is used when i
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -45,6 +46,7 @@ _Transport = Callable[[str], tuple[int, str, str]]
 _OWNER = {"family": "inet", "table": TABLE}
 _FAMILIES = (("4", "ip", "ipv4_addr"), ("6", "ip6", "ipv6_addr"))
 _REFUSED_KEPT_S = 3600
+_NETLINK_NETFILTER = 12
 #: nft prints numbers where /etc/protocols is missing, as on a minimal Debian.
 _PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "ipv6-icmp", "132": "sctp"}
 
@@ -178,6 +180,7 @@ def warm_up() -> None:
 
 def _binding() -> _Transport | None:
     try:
+        _require_netlink()
         import nftables
 
         context = nftables.Nftables()
@@ -186,6 +189,13 @@ def _binding() -> _Transport | None:
     context.set_json_output(True)
     # The binding has no types.
     return context.cmd  # type: ignore[no-any-return]
+
+
+def _require_netlink() -> None:
+    """Raise OSError where no packet filter can be asked, as in a box: there the library under
+    the binding ends the whole process."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER):
+        pass
 
 
 def _program() -> _Transport | None:

@@ -18,6 +18,8 @@ _OPEN_FS = "fs is open: the agent can plant files that run outside"
 _NAMES = "names in net.allow cannot be reached from inside a box yet; literal addresses can"
 _SOCKETS = "sockets of the host that lie in granted folders can be reached"
 _AROUND = "code in the box can do the same around the mediator"
+_SEEN = "what is not granted can be seen by name, not opened or executed"
+_TAKEN_OUT = "without a box, fs.deny and fs.protect take nothing out of a grant"
 _ABSENT = "a denied or protected name that does not exist yet is held by the mediator only"
 
 
@@ -74,6 +76,30 @@ def bare(policy: Policy, *, mediated: bool) -> tuple[PostureField, ...]:
     if policy.tools is None:
         return (*rows, PostureField("tools", "open"))
     return (*rows, PostureField("tools", "mediator only" if mediated else "unenforced"))
+
+
+def confined(policy: Policy, plan: BoxPlan, *, mediated: bool) -> tuple[PostureField, ...]:
+    """The posture of best-effort where no box can be made, and Landlock can."""
+    weaker = {row.field: row for row in bare(policy, mediated=mediated)}
+    held = {row.field: row for row in _confined(policy, plan)}
+    return tuple({**weaker, **held}.values())
+
+
+def _confined(policy: Policy, plan: BoxPlan) -> Iterator[PostureField]:
+    if policy.fs is not None:
+        yield PostureField("fs", "enforced", "Landlock", _SEEN)
+        taken_out = [mount.kind for mount in plan.mounts if mount.kind.startswith("mask")]
+        if policy.fs.deny or policy.fs.write or taken_out:
+            yield PostureField("fs.deny", "unenforced", "", _TAKEN_OUT)
+    if plan.filter:
+        yield PostureField("seccomp", "enforced", "seccomp filter")
+    if plan.filter and policy.net is not None and policy.net.allow == ():
+        yield PostureField("net", "enforced", "seccomp filter", "no IPv4 or IPv6 sockets")
+    if policy.fs is not None and policy.shell is not None and policy.shell.allow is not True:
+        yield PostureField("shell", "enforced", "Landlock", _SEEN)
+    if policy.env is not None:
+        yield PostureField("env", "enforced", "environment built from nothing")
+    yield _user(plan)
 
 
 def mediated(policy: Policy) -> tuple[PostureField, ...]:

@@ -10,7 +10,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 
-from axonkernel.box import plan, posture, probe, seccomp
+from axonkernel.box import landlock, plan, posture, probe, seccomp
 from axonkernel.box.host import Ask, Host, User, survey
 from axonkernel.box.launch import needs_scope
 from axonkernel.box.model import BoxPlan
@@ -63,16 +63,22 @@ def prepare_surveyed(
         host = survey(policy, ask, environ, None)
         built = plan.build(policy, host, ask)
         built = built._replace(warnings=(*built.warnings, _KEPT_USER.format(closed, run_as.name)))
+    mediated = ask.role != "exec"
     if "box" in unenforced:
-        return _bare(built, policy, unenforced), host
+        return _bare(built, policy, unenforced, mediated=mediated), host
     built = _without(built, unenforced)
-    unix = policy.net.unix if policy.net is not None else "box"
-    code = seccomp.filter_bytes(nested_userns=policy.box.nested_userns, unix=unix)
     built = built._replace(
-        filter=base64.b64encode(code).decode(),
-        posture=posture.boxed(policy, built, unenforced, mediated=ask.role != "exec"),
+        filter=_filter(policy, inet=True),
+        posture=posture.boxed(policy, built, unenforced, mediated=mediated),
     )
     return built, host
+
+
+def _filter(policy: Policy, *, inet: bool) -> str:
+    unix = policy.net.unix if policy.net is not None else "box"
+    nested = policy.box.nested_userns
+    code = seccomp.filter_bytes(nested_userns=nested, unix=unix, inet=inet)
+    return base64.b64encode(code).decode()
 
 
 def without_box(policy: Policy) -> str:
@@ -145,15 +151,35 @@ def _walled_fields(policy: Policy) -> Iterator[str]:
         yield "net.link"
 
 
-def _bare(built: BoxPlan, policy: Policy, unenforced: Mapping[str, Piece]) -> BoxPlan:
-    """The plan where best-effort has no box at all."""
-    return BoxPlan(
-        env=built.env,
-        posture=posture.bare(policy, mediated=False),
-        warnings=(_lack("no box", unenforced["box"]),),
-        create=built.create,
+def _bare(
+    built: BoxPlan, policy: Policy, unenforced: Mapping[str, Piece], *, mediated: bool
+) -> BoxPlan:
+    """The plan where best-effort has no box at all: what a process can give up by itself."""
+    warning = _lack("no box", unenforced["box"])
+    closed = policy.net is not None and policy.net.allow == ()
+    code = _filter_if_any(policy, inet=not closed)
+    if landlock.abi() < landlock.TRUSTED_SINCE_ABI:
+        return BoxPlan(
+            env=built.env,
+            posture=posture.bare(policy, mediated=mediated),
+            warnings=(warning,),
+            create=built.create,
+            bare=True,
+        )
+    built = built._replace(filter=code, limits=None)
+    return built._replace(
+        posture=posture.confined(policy, built, mediated=mediated),
+        warnings=(warning, *built.warnings),
         bare=True,
     )
+
+
+def _filter_if_any(policy: Policy, *, inet: bool) -> str:
+    """The filter, or "" where it cannot be compiled, such as in a box of ours, which has one."""
+    try:
+        return _filter(policy, inet=inet)
+    except (IsolationUnavailable, BoxError):
+        return ""
 
 
 def _lack(what: str, piece: Piece) -> str:

@@ -21,28 +21,31 @@ __all__ = ["filter_bytes", "rules"]
 
 #: Where the numbers and argument positions of the rules were checked.
 _MACHINES = ("x86_64", "aarch64", "riscv64")
-_compiled: dict[tuple[bool, str], bytes] = {}
+_compiled: dict[tuple[bool, str, bool], bytes] = {}
 
 
-def filter_bytes(*, nested_userns: bool, unix: Literal["box", "none"]) -> bytes:
+def filter_bytes(*, nested_userns: bool, unix: Literal["box", "none"], inet: bool = True) -> bytes:
     """The filter of a box; the same bytes for the same arguments on one machine.
 
     Arguments:
         nested_userns: programs inside may make namespaces (browsers that sandbox themselves).
         unix: ``none`` denies unix sockets, except connected pairs.
+        inet: False denies IPv4 and IPv6 sockets, where no network namespace holds them.
 
     Raises IsolationUnavailable when libseccomp or pyseccomp is missing, BoxError (stage
     ``seccomp``) when the filter cannot be compiled.
     """
-    key = (nested_userns, unix)
+    key = (nested_userns, unix, inet)
     if key not in _compiled:
-        _compiled[key] = _compile(list(rules(nested_userns=nested_userns, unix=unix)))
+        _compiled[key] = _compile(list(rules(nested_userns=nested_userns, unix=unix, inet=inet)))
     return _compiled[key]
 
 
-def rules(*, nested_userns: bool, unix: Literal["box", "none"]) -> Iterator[Rule]:
+def rules(
+    *, nested_userns: bool, unix: Literal["box", "none"], inet: bool = True
+) -> Iterator[Rule]:
     """The rules that hold in a box with these settings."""
-    lifted = {"userns": nested_userns, "unix": unix == "box", "": False}
+    lifted = {"userns": nested_userns, "unix": unix == "box", "inet": inet, "": False}
     return (rule for rule in RULES if not lifted[rule.unless])
 
 

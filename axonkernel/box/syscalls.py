@@ -50,14 +50,14 @@ class Rule(NamedTuple):
         error: the errno they fail with.
         checks: all of these must hold; () for always.
         unless: ``userns`` lifts it where nested user namespaces are permitted; ``unix``
-            where unix sockets are.
+            where unix sockets are; ``inet`` where the network is walled by something else.
     """
 
     calls: tuple[str, ...]
     why: str
     error: int = errno.EPERM
     checks: tuple[Check, ...] = ()
-    unless: Literal["", "userns", "unix"] = ""
+    unless: Literal["", "userns", "unix", "inet"] = ""
 
 
 def _plain() -> list[Rule]:
@@ -171,6 +171,16 @@ def _sockets() -> list[Rule]:
             "unix sockets reach services outside the policy",
             checks=(Check(0, "is", _UNIX),),
             unless="unix",
+        ),
+        *(
+            Rule(
+                ("socket",),
+                "nothing may be reached, and no namespace holds that",
+                errno.EACCES,
+                (Check(0, "is", family),),
+                unless="inet",
+            )
+            for family in (_INET, _INET6)
         ),
         # A datagram end of a pair can still send to any path; type 3 (raw) means the same.
         *(

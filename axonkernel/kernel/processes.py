@@ -143,7 +143,10 @@ class Processes:
         launcher = self._core.launcher() if boxed else None
         # Children look for programs where the judged name was looked for.
         path = self._core.lookup.path if policy.shell is not None else ()
-        return Call(start, Place(policy, launcher, self._core.environ, path), data, timeout_s)
+        best_effort = policy.effective_isolation == "best-effort"
+        confined = best_effort and not boxed and not self._core.inside
+        place = Place(policy, launcher, self._core.environ, path, confined)
+        return Call(start, place, data, timeout_s)
 
     def _not_for_bash(self, plan: Plan) -> tuple[str, ...]:
         """What would make bash read a line in another way than it was judged."""

@@ -12,7 +12,7 @@ from axonkernel.process.start import Ending, Place, Start
 if TYPE_CHECKING:
     from axonkernel.box.model import BoxPlan, BoxResult
 
-__all__ = ["Boxed", "start_boxed"]
+__all__ = ["Boxed", "dropped", "environment", "start_boxed"]
 
 #: Stages at which only the program is at fault, with the exit codes of env(1).
 _PROGRAM_STAGES = {"program": 127, "program-mode": 126}
@@ -30,18 +30,19 @@ def start_boxed(start: Start, place: Place, stdin: int, stdout: int, stderr: int
     ask = Ask("call", start.cwd, start.program.name, state=own_folders())
     plan = prepare(place.policy, ask, env=place.environ)
     create(plan)
-    create(plan)
     command = Command(
-        (start.program.name, *start.argv[1:]), stdin, stdout, stderr, env=_environment(start, plan)
+        (start.program.name, *start.argv[1:]), stdin, stdout, stderr, env=environment(start, plan)
     )
-    return Boxed(place.launcher.start(plan, command), plan, _dropped(place, plan))
+    return Boxed(place.launcher.start(plan, command), plan, dropped(place, plan))
 
 
-def _environment(start: Start, plan: BoxPlan) -> tuple[tuple[str, str], ...]:
+def environment(start: Start, plan: BoxPlan) -> tuple[tuple[str, str], ...]:
+    """What the program of a call gets: the plan's, and what the caller set."""
     return tuple(start.wanted({**QUIET, **dict(plan.env), **start.env}).items())
 
 
-def _dropped(place: Place, plan: BoxPlan) -> tuple[str, ...]:
+def dropped(place: Place, plan: BoxPlan) -> tuple[str, ...]:
+    """The names of variables that the policy kept out."""
     if place.policy.env is None:
         return ()
     return tuple(sorted(place.environ.keys() - dict(plan.env).keys()))

@@ -100,12 +100,14 @@ class Place:
         launcher: starts boxes; None makes no boxes.
         environ: the environment programs are given from.
         path: folders where they look for other programs; () leaves PATH as it is.
+        confined: without boxes, programs give up by themselves what they can (best-effort).
     """
 
     policy: Policy
     launcher: Any
     environ: Mapping[str, str] = field(factory=lambda: dict(os.environ))
     path: tuple[str, ...] = ()
+    confined: bool = False
 
 
 def needs_box(policy: Policy, *, inside: bool) -> bool:
@@ -135,6 +137,10 @@ def start_program(start: Start, place: Place, *, stdin: int, stdout: int, stderr
         from axonkernel.process.boxed import start_boxed
 
         return start_boxed(start, place, stdin, stdout, stderr)
+    if place.confined:
+        from axonkernel.process.confined import start_confined
+
+        return start_confined(start, place, stdin, stdout, stderr)
     from axonkernel.process.plain import start_plain
 
     return start_plain(start, place, stdin, stdout, stderr)

@@ -60,9 +60,10 @@ def answer(
     *arguments: int,
     nested: bool = False,
     unix: Literal["box", "none"] = "box",
+    inet: bool = True,
     arch: int = X86_64,
 ) -> str:
-    code = seccomp.filter_bytes(nested_userns=nested, unix=unix)
+    code = seccomp.filter_bytes(nested_userns=nested, unix=unix, inet=inet)
     at = call if isinstance(call, int) else number(call)
     verdict = bpf(code, at, arguments, arch)
     if verdict in (ALLOW, KILL):
@@ -162,6 +163,15 @@ def test_unix_none_keeps_connected_pairs_only() -> None:
     assert answer("socketpair", 1, 0o2000002, 0, unix="none") == "EPERM"
     assert answer("socketpair", 1, 3, 0, unix="none") == "EPERM"
     assert answer("socket", 2, 1, 0, unix="none") == "allow"
+
+
+def test_without_inet_no_socket_of_the_network_is_made() -> None:
+    """IPv4 and IPv6 of every type, for places no network namespace walls; unix stays."""
+    for family in (2, 10):
+        for kind in (1, 2, 3):
+            assert answer("socket", family, kind, 0, inet=False) == "EACCES"
+        assert answer("socket", family, 1, 0) == "allow"
+    assert answer("socket", 1, 1, 0, inet=False) == "allow"
 
 
 @given(st.integers(1, 2**32 - 1), st.sampled_from([("ioctl", 1, 0x5412), ("socket", 0, 40)]))
