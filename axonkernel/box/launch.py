@@ -14,12 +14,16 @@ import os
 import select
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from axonkernel.box.channel import Channel, ChannelClosed, pair
+from axonkernel.box.milestones import reached
 from axonkernel.box.model import BoxPlan, BoxResult, Command, LimitsPlan
 from axonkernel.box.programs import find, install
 from axonkernel.errors import BoxError, IsolationUnavailable
+
+if TYPE_CHECKING:
+    from axonkernel.box.limiter import Limiter
 
 __all__ = ["BoxProcess", "Launcher", "fork_warden", "needs_scope", "start"]
 
@@ -98,14 +102,19 @@ class BoxProcess:
 
 
 def start(
-    control: Channel, plan: BoxPlan, command: Command, *, unit: str = "", slice: str = ""
+    control: Channel,
+    plan: BoxPlan,
+    command: Command,
+    *,
+    unit: str = "",
+    limiter: Limiter | None = None,
 ) -> BoxProcess:
     """Hand one box to a waiting warden; returns when the program runs, or failed to.
 
     Arguments:
         control: a channel to a warden that serves nothing yet.
         unit: name of the scope, when the plan's limits need one; "" makes a name.
-        slice: the slice the scope lies in; "" for the manager's default.
+        limiter: puts the box under its limits; None makes one for this box.
 
     Raises IsolationUnavailable when limits need a scope and none can be had.
     """
@@ -118,10 +127,14 @@ def start(
         control.send(job, (*given, command.channel) if command.channel >= 0 else tuple(given))
     if scoped:
         built = box._receive("built")
+        reached("built")
         if box.result is None:
-            unit = unit or f"axonkernel-{os.urandom(6).hex()}.scope"
-            _confine(control, plan, built, unit, slice)
+            limiter = limiter or _limiter(None, brief=True)
+            _confine(control, plan, built, unit, limiter)
     box._receive("running")
+    reached("running")
+    if limiter is not None:
+        limiter.sweep()
     return box
 
 
@@ -138,18 +151,22 @@ def needs_scope(limits: LimitsPlan | None) -> bool:
     return limits is not None and bool(limits.memory_bytes or limits.cpu_millicores or limits.pids)
 
 
-def _confine(control: Channel, plan: BoxPlan, built: dict[str, Any], unit: str, slice: str) -> None:
-    from axonkernel.box import scope
+def _limiter(shared: LimitsPlan | None, *, brief: bool = False) -> Limiter:
+    from axonkernel.box.limiter import Limiter
 
+    return Limiter(shared, brief=brief)
+
+
+def _confine(
+    control: Channel, plan: BoxPlan, built: dict[str, Any], unit: str, limiter: Limiter
+) -> None:
     assert plan.limits is not None
-    pids, init = built["pids"], built["init"]
     try:
-        scope.start(unit, scope.properties(plan.limits, slice=slice), pids)
-        scope.wait_in_cgroup(init, unit, plan.limits)
+        folder = limiter.confine(plan.limits, built["pids"], built["init"], unit)
     except IsolationUnavailable as error:
         control.send({"op": "stop", "message": str(error)})
         raise
-    control.send({"op": "go"})
+    control.send({"op": "go", "group": folder})
 
 
 def _bwrap() -> str:
@@ -188,7 +205,7 @@ class Launcher:
     def __init__(self, shared: LimitsPlan | None = None) -> None:
         self._lock = threading.Lock()
         self._shared = shared if needs_scope(shared) else None
-        self._slice = ""
+        self._limiter: Limiter | None = None
         self._server: Channel | None = None
         self._pid = 0  # the process the server belongs to
 
@@ -212,22 +229,15 @@ class Launcher:
             raise BoxError("fork server", f"the fork server ended: {error}") from error
         finally:
             theirs.close()
-        slice = self._shared_slice() if needs_scope(plan.limits) else ""
-        return start(ours, plan, command, unit=unit, slice=slice)
+        limiter = self._limits() if needs_scope(plan.limits) else None
+        return start(ours, plan, command, unit=unit, limiter=limiter)
 
-    def _shared_slice(self) -> str:
-        """The slice of this launcher's boxes, made with the first of them."""
-        if self._shared is None:
-            return ""
-        from axonkernel.box import scope
-
+    def _limits(self) -> Limiter:
+        """What holds the limits of this launcher's boxes, made with the first of them."""
         with self._lock:
-            if not self._slice:
-                scope.sweep_slices()
-                name = scope.slice_name(f"{os.getpid()}x{os.urandom(4).hex()}")
-                scope.start(name, scope.slice_properties(self._shared), ())
-                self._slice = name
-            return self._slice
+            if self._limiter is None:
+                self._limiter = _limiter(self._shared)
+            return self._limiter
 
     def close(self) -> None:
         """End the fork server. Boxes that run go on until their own end."""
@@ -235,11 +245,9 @@ class Launcher:
             if self._server is not None:
                 self._server.close()
                 self._server = None
-            if self._slice and self._pid == os.getpid():
-                from axonkernel.box import scope
-
-                scope.stop(self._slice)
-                self._slice = ""
+            if self._limiter is not None:
+                self._limiter.close()
+                self._limiter = None
 
     def _channel(self) -> Channel:
         if self._server is None or self._pid != os.getpid():

@@ -1,57 +1,148 @@
-"""Talk to systemd: pydbus where it is installed, its own programs otherwise.
+"""Units of systemd's: start them, look at them, stop them. Over either way of bus.py.
 
-Standard library only at import. What systemd refuses, or does not answer in
-:data:`PATIENCE_S`, is IsolationUnavailable: limits are never approximated.
+Standard library only at import. What systemd refuses, or does not answer in time, is
+IsolationUnavailable: limits are never approximated.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from axonkernel.box.programs import find, install, run
+from axonkernel.box import bus
+from axonkernel.box.bus import Bus, Refused, Typed
+from axonkernel.box.programs import install
 from axonkernel.errors import IsolationUnavailable
 
-__all__ = ["PATIENCE_S", "Value", "start_transient", "systemctl", "unavailable"]
+__all__ = ["Manager", "State", "Value", "unavailable"]
 
-#: How long systemd may take to answer one call.
-PATIENCE_S = 4.0
-#: How much longer stopping a unit may take.
-_STOPPING_S = 4.0
+#: How long a unit may take to stop: its processes have two seconds before SIGKILL.
+_STOPPING_S = 8.0
 
-_NAME, _PATH = "org.freedesktop.systemd1", "/org/freedesktop/systemd1"
-_MANAGER, _START = "org.freedesktop.systemd1.Manager", "StartTransientUnit"
-
-#: Where systemd is the init system, by sd_booted(3).
-_BOOTED = "/run/systemd/system"
+_PATH = "/org/freedesktop/systemd1"
+_INTERFACE = "org.freedesktop.systemd1"
 
 Value = int | str
 _TYPES = {bool: "b", int: "t", str: "s"}
-_Properties = Mapping[str, Value]
 
 
-def start_transient(unit: str, properties: _Properties, pids: Sequence[int], *, user: bool) -> None:
-    """Make a scope with ``pids`` in it (or a slice, without). Returns before they are moved.
+class State(NamedTuple):
+    """A unit: ``active`` (``active``, ``inactive``, ``failed``, ...; "" when it is gone) and
+    ``result`` (``success``, ``timeout``, ``oom-kill``, ...)."""
+
+    active: str = ""
+    result: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it runs."""
+        return self.active in ("", "inactive", "failed")
+
+
+class Manager:
+    """The system's manager, or the user's.
 
     Arguments:
-        user: the user manager, not the system's.
+        user: which; None for the system's when this is root.
+        brief: see :func:`axonkernel.box.bus.connect`.
+        over: the way to it; the best there is when None.
 
-    Raises IsolationUnavailable, in less than 5 s, when systemd is not there or refuses.
+    Raises IsolationUnavailable, in about 5 s at the latest, when there is none.
     """
-    reason: str | None = _absent(user)
-    if not reason:
-        reason = _over_pydbus(unit, properties, pids, user)
-    if reason is None:
-        reason = _over_busctl(unit, properties, pids, user)
-    if reason:
-        raise unavailable(reason, user=user)
+
+    def __init__(
+        self, *, user: bool | None = None, brief: bool = False, over: Bus | None = None
+    ) -> None:
+        self.user = os.geteuid() != 0 if user is None else user
+        try:
+            self._bus = bus.connect(self.user, brief=brief) if over is None else over
+        except Refused as refused:
+            raise unavailable(str(refused), user=self.user) from None
+
+    def start(self, unit: str, properties: Mapping[str, Value], pids: Sequence[int]) -> None:
+        """Make a scope with ``pids`` in it (or a slice, without). Returns before they are
+        moved. Raises IsolationUnavailable when systemd refuses."""
+        given = [(name, Typed(_TYPES[type(each)], each)) for name, each in properties.items()]
+        if pids:
+            given.append(("PIDs", Typed("au", list(pids))))
+        try:
+            self._manage("StartTransientUnit", "ssa(sv)a(sa(sv))", unit, "fail", given, [])
+        except Refused as refused:
+            raise unavailable(str(refused), user=self.user) from None
+
+    def state(self, unit: str) -> State:
+        """How a unit is now. Raises IsolationUnavailable when systemd does not answer."""
+        try:
+            if self._property(unit, "Unit", "LoadState") != "loaded":
+                return State()
+            kind = unit.rpartition(".")[2].capitalize()
+            result = self._property(unit, kind, "Result") if kind == "Scope" else ""
+            return State(self._property(unit, "Unit", "ActiveState"), result)
+        except Refused as refused:
+            raise unavailable(str(refused), user=self.user) from None
+
+    def ended(self, unit: str, timeout_s: float = _STOPPING_S) -> State:
+        """Wait until nothing of a unit runs; its state then, or after ``timeout_s``."""
+        deadline_s = time.monotonic() + timeout_s
+        while not (state := self.state(unit)).ended and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        return state
+
+    def stop(self, unit: str) -> None:
+        """End a unit with every process in it, and forget it. Does nothing when it is gone.
+
+        Raises IsolationUnavailable when it goes on.
+        """
+        try:
+            self._manage("StopUnit", "ss", unit, "replace")
+        except Refused as refused:
+            if not self.state(unit).ended:
+                raise unavailable(str(refused), user=self.user) from None
+        if not self.ended(unit).ended:
+            raise unavailable(f"{unit} does not stop", user=self.user)
+        self.forget(unit)
+
+    def forget(self, unit: str) -> None:
+        """Let systemd drop a failed unit."""
+        try:
+            self._manage("ResetFailedUnit", "s", unit)
+        except Refused:
+            return  # it is gone already
+
+    def named(self, pattern: str) -> tuple[str, ...]:
+        """The units whose names match a glob. Raises IsolationUnavailable."""
+        try:
+            found = self._manage("ListUnitsByPatterns", "asas", [], [pattern])
+        except Refused as refused:
+            raise unavailable(str(refused), user=self.user) from None
+        return tuple(unit[0] for unit in found)
+
+    def _manage(self, method: str, signature: str, *values: Any) -> Any:
+        return self._bus.call(_PATH, f"{_INTERFACE}.Manager", method, signature, *values)
+
+    def _property(self, unit: str, kind: str, name: str) -> str:
+        interface = "org.freedesktop.DBus.Properties"
+        path = f"{_PATH}/unit/{_label(unit)}"
+        value = self._bus.call(path, interface, "Get", "ss", f"{_INTERFACE}.{kind}", name)
+        return str(value)
+
+
+def _label(unit: str) -> str:
+    """A unit's name in a path of D-Bus, where only letters and digits are themselves."""
+    plain = [each.isascii() and each.isalnum() for each in unit]
+    plain[0] = plain[0] and not unit[0].isdigit()
+    return "".join(
+        each if itself else "".join(f"_{byte:02x}" for byte in each.encode())
+        for each, itself in zip(unit, plain, strict=True)
+    )
 
 
 def unavailable(reason: str, *, user: bool) -> IsolationUnavailable:
     """The error for a manager that cannot hold limits, with what to do about it."""
-    if not os.path.isdir(_BOOTED):
-        fix = "run where systemd is the init system"
+    if not os.path.isdir(bus.BOOTED):
+        fix = "run where systemd is the init system, or in a cgroup v2 delegated to this user"
     elif user:
         who = os.environ.get("USER") or os.geteuid()
         fix = f"loginctl enable-linger {who}, then log in again"
@@ -59,92 +150,3 @@ def unavailable(reason: str, *, user: bool) -> IsolationUnavailable:
         fix = f"{install('dbus')}, then systemctl start dbus"
     missing = f"systemd {'user' if user else 'system'} manager"
     return IsolationUnavailable("limits", missing, f"{fix} ({reason})")
-
-
-def _absent(user: bool) -> str:
-    """Why no manager can be reached, told without asking it; "" when one may be there."""
-    if not os.path.isdir(_BOOTED):
-        return "systemd does not run here"
-    address = os.environ.get(f"DBUS_{'SESSION' if user else 'SYSTEM'}_BUS_ADDRESS", "")
-    if not address:
-        folder = os.environ.get("XDG_RUNTIME_DIR") if user else "/run/dbus"
-        if not folder:
-            return "XDG_RUNTIME_DIR is not set"
-        address = f"unix:path={folder}/{'bus' if user else 'system_bus_socket'}"
-    return _silent(address)
-
-
-def _silent(address: str) -> str:
-    """Why the bus at a unix address does not greet; "" when it does.
-
-    The libraries wait for a greeting without end.
-    """
-    import socket
-
-    pairs = address.removeprefix("unix:").split(";")[0].split(",")
-    names = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-    path = names.get("path") or "\0" + names.get("abstract", "")
-    identity = str(os.geteuid()).encode().hex()
-    with socket.socket(socket.AF_UNIX) as bus:
-        bus.settimeout(PATIENCE_S / 2)
-        try:
-            bus.connect(path)
-            bus.sendall(f"\0AUTH EXTERNAL {identity}\r\n".encode())
-            greeting = bus.recv(128)
-        except OSError as error:
-            return f"no answer from the bus at {address}: {error}"
-    return "" if greeting.startswith(b"OK ") else f"the bus at {address} refuses this user"
-
-
-def _typed(properties: _Properties, pids: Sequence[int]) -> Iterator[tuple[str, str, Any]]:
-    for name, value in properties.items():
-        yield name, _TYPES[type(value)], value
-    if pids:
-        yield "PIDs", "au", list(pids)
-
-
-def _over_pydbus(unit: str, properties: _Properties, pids: Sequence[int], user: bool) -> str | None:
-    """Start over the binding: "" when it worked, else why not; None when it is not here."""
-    try:
-        import pydbus
-        from gi.repository import GLib
-    except (ImportError, ValueError, AttributeError):
-        return None
-    given = [(name, pydbus.Variant(kind, value)) for name, kind, value in _typed(properties, pids)]
-    body = pydbus.Variant("(ssa(sv)a(sa(sv)))", (unit, "fail", given, []))
-    try:
-        # No proxy object: that would ask for the manager's long description first.
-        bus = pydbus.SessionBus() if user else pydbus.SystemBus()
-        milliseconds = int(PATIENCE_S * 1000)
-        bus.con.call_sync(_NAME, _PATH, _MANAGER, _START, body, None, 0, milliseconds, None)
-    except GLib.Error as error:
-        return str(error.message)
-    return ""
-
-
-def _over_busctl(unit: str, properties: _Properties, pids: Sequence[int], user: bool) -> str:
-    """Start over the program: "" when it worked, else why not."""
-    program = find("busctl")
-    if program is None:
-        return "neither pydbus nor busctl is installed"
-    given = list(_typed(properties, pids))
-    words = [unit, "fail", str(len(given))]
-    for name, kind, value in given:
-        values = [len(value), *value] if isinstance(value, list) else [value]
-        words += [name, kind, *(str(value) for value in values)]
-    argv = [program, "--user" if user else "--system", f"--timeout={PATIENCE_S:g}", "--quiet"]
-    call = ["call", _NAME, _PATH, _MANAGER, _START, "ssa(sv)a(sa(sv))"]
-    try:
-        done = run([*argv, *call, *words, "0"], timeout_s=PATIENCE_S)
-    except TimeoutError as error:
-        return str(error)
-    return "" if done.code == 0 else done.err.strip() or f"busctl ended with {done.code}"
-
-
-def systemctl(user: bool, *words: str) -> str:
-    """Run ``systemctl`` and return what it wrote. Raises IsolationUnavailable without it."""
-    program = find("systemctl")
-    if program is None:
-        raise unavailable("systemctl is not installed", user=user)
-    argv = [program, "--user" if user else "--system", *words]
-    return run(argv, timeout_s=PATIENCE_S + _STOPPING_S).out

@@ -15,8 +15,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from axonkernel.box import cgroup, landlock, nft, scope, seccomp
+from axonkernel.box import cgroup, direct, landlock, nft, seccomp
 from axonkernel.box.advice import advise
+from axonkernel.box.limiter import Limiter
 from axonkernel.box.linux import ptrace
 from axonkernel.box.model import LimitsPlan
 from axonkernel.box.programs import find, install, run
@@ -193,13 +194,13 @@ def _pasta_failed(said: str) -> Missing:
 
 def limits() -> str:
     """A program that takes too much memory in a new scope is killed for it."""
-    unit = f"axonkernel-probe-{os.urandom(6).hex()}.scope"
+    limiter = Limiter(brief=True)
+    group = ""
     command = [sys.executable, "-ISc", _HOG]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as hog:
         try:
-            scope.start(unit, scope.properties(_HOG_LIMITS), [hog.pid])
-            scope.wait_in_cgroup(hog.pid, unit, _HOG_LIMITS)
-            where = cgroup.find(hog.pid).memory
+            group = limiter.confine(_HOG_LIMITS, [hog.pid], hog.pid)
+            where = group or cgroup.find(hog.pid).memory
             hog.communicate(b"\n", timeout=10)
         except IsolationUnavailable as error:
             raise Missing(error.missing, "limits cannot be set", error.fix) from None
@@ -207,8 +208,12 @@ def limits() -> str:
             raise Missing("memory limits", str(error), "use cgroup v2") from None
         finally:
             hog.kill()
+            if group:
+                direct.remove(group)
     if hog.returncode != -signal.SIGKILL:
         raise Missing("memory limits", f"200 MB fit into 48 MB ({where})", "use cgroup v2")
+    if group:
+        return "delegated cgroup v2"
     return "user manager" if os.geteuid() else "system manager"
 
 

@@ -41,7 +41,7 @@ def run(
     *,
     transport: str = "pydbus",
     user: int | None = None,
-    slice: str = "",
+    slice: bool = False,
 ) -> dict[str, Any]:
     order = {"program": program, "limits": limits, "transport": transport, "slice": slice}
     done = lab.run(
@@ -81,33 +81,40 @@ def test_processes_are_held(lab: SystemdLab, transport: str) -> None:
     assert int(many["said"]) == 30
 
 
-def test_processor_time_is_held(lab: SystemdLab) -> None:
+@TRANSPORTS
+def test_processor_time_is_held(lab: SystemdLab, transport: str) -> None:
     """A fifth of a core is a fifth of a core, and it is counted."""
-    slow = run(lab, BUSY, LimitsPlan(cpu_millicores=200))
+    slow = run(lab, BUSY, LimitsPlan(cpu_millicores=200), transport=transport)
     assert float(slow["said"]) < 0.6
     assert slow["counters"]["cpu_s"] == pytest.approx(float(slow["said"]), abs=0.2)
-    fast = run(lab, BUSY, LimitsPlan(cpu_millicores=4000))
-    assert float(fast["said"]) > 0.7
+    fast = run(lab, BUSY, LimitsPlan(cpu_millicores=4000), transport=transport)
+    # A busy machine gives less than a whole core, but more than a fifth.
+    assert float(fast["said"]) > 1.3 * float(slow["said"])
 
 
-def test_systemd_keeps_the_wall_clock_too(lab: SystemdLab) -> None:
+@TRANSPORTS
+def test_systemd_keeps_the_wall_clock_too(lab: SystemdLab, transport: str) -> None:
     """A supervisor that hangs does not lift the limit; the unit says timeout until forgotten."""
-    limits = LimitsPlan(wall_s=1.0)
-    ended = run(lab, "import time; time.sleep(20); print('woke')", limits)
+    limits = LimitsPlan(wall_s=1.0, slack_s=0.0)
+    sleep = "import time; time.sleep(20); print('woke')"
+    ended = run(lab, sleep, limits, transport=transport)
     assert (ended["code"], ended["said"], ended["result"]) == (-15, "", "timeout")
     assert ended["took_s"] < 10
-    assert ended["afterwards"] == ""
-    in_time = run(lab, "print('woke')", limits)
+    assert ended["afterwards"] == [""]
+    in_time = run(lab, "print('woke')", limits, transport=transport)
     assert (in_time["code"], in_time["said"]) == (0, "woke\n")
 
 
-def test_boxes_share_the_slice(lab: SystemdLab) -> None:
-    """The scope lies in the kernel's slice, which carries the caps."""
-    answer = run(
-        lab, "print('ran')", LimitsPlan(memory_bytes=600_000_000), slice="axonkernel_test.slice"
-    )
-    assert "/axonkernel_test.slice/axonkernel-" in answer["placed"]
-    assert answer["said"] == "ran\n"
+@TRANSPORTS
+def test_units_are_started_watched_and_stopped(lab: SystemdLab, transport: str) -> None:
+    """The scope lies in the kernel's slice, is seen while it runs, and stopping it ends what
+    is left in it; then both are gone."""
+    limits = LimitsPlan(memory_bytes=600_000_000)
+    answer = run(lab, "print('ran')", limits, slice=True, transport=transport)
+    assert "/SLICE/axonkernel-" in answer["placed"]
+    assert (answer["said"], answer["during"], answer["listed"]) == ("ran\n", "active", True)
+    assert answer["parked_died"]
+    assert all(state in ("", "inactive") for state in answer["afterwards"])
 
 
 @pytest.mark.requires("user")
@@ -117,7 +124,7 @@ def test_an_ordinary_user_has_limits_or_is_told(lab: SystemdLab, transport: str)
     answer = run(lab, HOG, LimitsPlan(memory_bytes=60_000_000), transport=transport, user=lab.uid)
     if "unavailable" in answer:
         missing, fix = answer["unavailable"]
-        assert missing == "systemd user manager"
-        assert "memory" in fix
+        # On cgroup v1 the user manager takes the property and has no controller.
+        assert "memory" in missing and "cgroup v2" in fix
     else:
         assert (answer["code"], answer["counters"]["oom_kills"]) == (-9, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from axonkernel.box import probe, programs, seccomp, systemd, trials
+from axonkernel.box import bus, probe, programs, seccomp, trials
 from axonkernel.box.advice import advise
 from axonkernel.box.probe import NEEDS, Piece, Probe
 from axonkernel.cli import doctor
@@ -152,7 +152,7 @@ def test_no_libseccomp(machine: Machine) -> None:
 
 def test_no_systemd(machine: Machine) -> None:
     """Limits are told to be unavailable, not approximated."""
-    machine.patch.setattr(systemd, "_BOOTED", "/nonexistent")
+    machine.patch.setattr(bus, "BOOTED", "/nonexistent")
     piece = missing("limits")
     assert piece.missing == "systemd system manager"
     assert piece.fix.startswith("run where systemd is the init system")
