@@ -88,23 +88,32 @@ def await_exec(init: int, reaped: dict[int, int], before_exec: Callable[[int], N
         before_exec: called once with the pid of the first fork, stopped, with every mount in
             place; what it raises ends the wait.
     """
-    traced = {init}
-    while True:
+    traced, held = {init}, 0
+    while not held or traced != {held}:
         pid, status = os.waitpid(-1, _WALL)
+        event = status >> 16
         if os.WIFEXITED(status) or os.WIFSIGNALED(status):
             reaped[pid] = status
             traced.discard(pid)
+            if held and pid in (held, init):
+                raise GateError("the box was killed while it was being made")
             if pid == init:
                 return None
-            continue
-        if pid not in traced:
-            before_exec(pid)
-            traced.add(pid)
-        event = status >> 16
-        if event == _EVENT_EXEC:
-            _let_go(traced - {pid})
-            return pid
-        _resume(pid, status, event)
+        elif held and event == _EVENT_STOP:
+            _detach(pid)
+            traced.discard(pid)
+        elif event == _EVENT_EXEC and not held:
+            held = pid
+            for other in traced - {held}:
+                _interrupt(other)
+        else:
+            if pid not in traced:
+                before_exec(pid)
+                traced.add(pid)
+            _resume(pid, status, event)
+            if held:
+                _interrupt(pid)
+    return held
 
 
 def _resume(pid: int, status: int, event: int) -> None:
@@ -115,26 +124,15 @@ def _resume(pid: int, status: int, event: int) -> None:
         ptrace(_CONT, pid, 0, stopped_by if passes_on else 0)
 
 
-def _let_go(pids: set[int]) -> None:
-    for pid in pids:
-        try:
-            _await_sleep(pid)
-            ptrace(_INTERRUPT, pid)
-            os.waitpid(pid, _WALL)
-            ptrace(_DETACH, pid)
-        except (ProcessLookupError, ChildProcessError, FileNotFoundError):
-            continue  # it ended; nothing to let go
-
-
-def _await_sleep(pid: int) -> None:
-    """Until the box's pid 1 waits for its children: before that it has asked to die with its
-    parent, and needs its tracer no more."""
+def _interrupt(pid: int) -> None:
+    """Stop the box's pid 1 once it waits for its children: before that it has not asked to
+    die with its parent, and needs its tracer. One that is stopped already is left so."""
     deadline_s = time.monotonic() + _SLEEPS_WITHIN_S
-    while (state := _status(pid)["State"][0]) in "RDt" and time.monotonic() < deadline_s:
-        if state == "t":
-            _, status = os.waitpid(pid, _WALL)
-            _resume(pid, status, status >> 16)
-        time.sleep(0.0001)
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        while (state := _status(pid)["State"][0]) in "RD" and time.monotonic() < deadline_s:
+            time.sleep(0.0001)
+        if state != "t":
+            ptrace(_INTERRUPT, pid)
 
 
 def _detach(pid: int) -> None:

@@ -1,0 +1,118 @@
+"""SIGKILL of any process of ours at any milestone of a launch: nothing ran, nothing is left."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from axonkernel.box.host import Ask
+from axonkernel.box.milestones import MILESTONES
+from axonkernel.box.model import BoxPlan
+from axonkernel.box.prepare import prepare
+from axonkernel.policy.parse import parse
+from box.boxed import PYTHON
+from lab import processes
+
+pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
+
+KILLING = str(Path(__file__).with_name("killing.py"))
+#: Those every box passes; a link and a scope have more.
+COMMON = [name for name in MILESTONES if name not in ("linked", "built", "scoped", "confined")]
+#: The first milestone, by number, at which there is such a process.
+ABSENT_UNTIL = {"warden": 1, "bwrap": 1, "init": 2}
+#: From here on the program may have run.
+RELEASED = ("released", "running")
+CODE = """
+import os, time
+open("out/ran", "w").close()
+for _ in range(2):
+    if os.fork() == 0: os.setsid()
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "out").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def kept(project: Path) -> str:
+    """A plan with a network of its own, in a file."""
+    data = {
+        "default": "deny",
+        "fs": {"read": ["."], "write": ["./out"]},
+        "shell": {"allow": [PYTHON]},
+    }
+    policy = parse(data, base=str(project), home="/root", source="test")
+    return store(project, prepare(policy, Ask("call", str(project), program=PYTHON), env={}))
+
+
+def store(project: Path, plan: BoxPlan) -> str:
+    file = project.parent / "plan.json"
+    file.write_text(json.dumps(plan))
+    return str(file)
+
+
+def launched(kept: str, milestone: str, victim: str, *, warm: bool, code: str = CODE) -> int:
+    """The end of a supervisor of one box in which ``victim`` was killed."""
+    words = [KILLING, kept, milestone, victim, str(int(warm)), "--", PYTHON, "-ISc", code]
+    done = subprocess.run(
+        [sys.executable, *words],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={"PYTHONPATH": str(processes.REPOSITORY), "PATH": processes.PATH},
+        start_new_session=True,
+        timeout=30,
+        check=False,
+    )
+    assert b"Traceback" not in done.stderr, done.stderr
+    return done.returncode
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+def test_a_launch_that_nobody_kills_runs(kept: str, project: Path, warm: bool) -> None:
+    """The twin of all below: every milestone is passed, the program runs to its end."""
+    code = "open('out/ran', 'w'); raise SystemExit(7)"
+    assert launched(kept, "", "none", warm=warm, code=code) == 7
+    assert (project / "out/ran").exists()
+
+
+def killed_everywhere(kept: str, project: Path, victim: str, *, warm: bool) -> None:
+    ran = project / "out/ran"
+    for milestone in COMMON[ABSENT_UNTIL.get(victim, 0) :]:
+        ended = launched(kept, milestone, victim, warm=warm)
+        assert ended != 0, milestone
+        assert milestone in RELEASED or not ran.exists(), f"it ran after {milestone}"
+        ran.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("victim", ["supervisor", "tree"])
+def test_a_killed_launch_leaves_nothing(kept: str, project: Path, victim: str) -> None:
+    """The supervisor, or every process at once, at each milestone."""
+    killed_everywhere(kept, project, victim, warm=False)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+@pytest.mark.parametrize("victim", ["supervisor", "warden", "bwrap", "init", "tree"])
+def test_whoever_is_killed_nothing_is_left(
+    kept: str, project: Path, victim: str, warm: bool
+) -> None:
+    """Each process of a launch alone, from either kind of supervisor."""
+    killed_everywhere(kept, project, victim, warm=warm)
+
+
+def test_a_box_outlives_its_fork_server(kept: str, project: Path) -> None:
+    """The fork server is not needed by a warden that is there: the box runs on."""
+    code = "open('out/ran', 'w'); raise SystemExit(7)"
+    for milestone in COMMON:
+        assert launched(kept, milestone, "server", warm=True, code=code) == 7
+        (project / "out/ran").unlink()
