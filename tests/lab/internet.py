@@ -221,19 +221,8 @@ class Internet:
         child = processes.start(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
         )
-        self._cleanup.callback(self._end, child)
+        self._cleanup.callback(processes.end, child, 5)
         return child
-
-    @staticmethod
-    def _end(child: subprocess.Popen[str]) -> None:
-        with child:
-            assert child.stdin
-            with contextlib.suppress(BrokenPipeError):
-                child.stdin.close()
-            try:
-                child.wait(5)
-            except subprocess.TimeoutExpired:
-                processes.kill_tree(child.pid)
 
     def _hold_namespace(self) -> int:
         """A process in a new network namespace, which sees a resolv.conf of its own."""

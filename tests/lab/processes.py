@@ -16,6 +16,7 @@ __all__ = [
     "REPOSITORY",
     "LabUnavailable",
     "descendants",
+    "end",
     "entering",
     "find_program",
     "finish",
@@ -127,6 +128,18 @@ def finish(
             kill_tree(process.pid)
             raise
         return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def end(child: subprocess.Popen[Any], patience_s: float) -> None:
+    """Let a child end that does so when its standard input closes; kill it if it does not."""
+    with child:
+        assert child.stdin
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.close()
+        try:
+            child.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            kill_tree(child.pid)
 
 
 def start(argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:

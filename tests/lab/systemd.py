@@ -96,16 +96,8 @@ class SystemdLab:
     def close(self) -> None:
         """Kill everything in the lab and wait until it is gone."""
         holder, self._holder, self.leader = self._holder, None, 0
-        if holder is None:
-            return
-        with holder:
-            assert holder.stdin
-            with contextlib.suppress(BrokenPipeError):
-                holder.stdin.close()
-            try:
-                holder.wait(20)
-            except subprocess.TimeoutExpired:
-                processes.kill_tree(holder.pid)
+        if holder is not None:
+            processes.end(holder, 20)
 
     @property
     def holder(self) -> int:
