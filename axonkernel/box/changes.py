@@ -50,6 +50,7 @@ def changes() -> Iterator[Changes]:
     finally:
         with contextlib.suppress(OSError):  # not empty
             os.rmdir(FOLDER)
+        fcntl.flock(folder, fcntl.LOCK_UN)  # also for a child that has a copy of it
         os.close(folder)
 
 

@@ -262,7 +262,7 @@ def _start_server() -> Channel:
         "import sys; sys.path += sys.argv[2:]; "
         "from axonkernel.box.forkserver import main; main(int(sys.argv[1]))"
     )
-    argv = [sys.executable, "-I", "-S", "-c", code, "3", _PACKAGE_ROOT, *_nftables_folder()]
+    argv = [sys.executable, "-I", "-S", "-c", code, "3", _PACKAGE_ROOT, *_library_folders()]
     # posix_spawn does not copy this process's memory map.
     os.posix_spawn(
         sys.executable,
@@ -275,9 +275,10 @@ def _start_server() -> Channel:
     return ours
 
 
-def _nftables_folder() -> list[str]:
-    """Where the distribution keeps its binding, which ``-S`` hides."""
+def _library_folders() -> list[str]:
+    """Where the two libraries are that wardens and keepers of links load, which ``-S`` hides."""
     from importlib.util import find_spec
 
-    spec = find_spec("nftables")
-    return [os.path.dirname(os.path.dirname(spec.origin))] if spec and spec.origin else []
+    specs = filter(None, map(find_spec, ("pyroute2", "nftables")))
+    origins = [spec.origin for spec in specs if spec.origin]
+    return list(dict.fromkeys(os.path.dirname(os.path.dirname(origin)) for origin in origins))

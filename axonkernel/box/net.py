@@ -127,12 +127,13 @@ def _ends4(taken: Iterable[str], granted: Iterable[str], id: str) -> tuple[str, 
     wide = [each for each in map(ip_network, granted) if isinstance(each, IPv4Network)]
     used += [each for each in wide if each.prefixlen >= _WIDEST]
     for pool in map(IPv4Network, _POOLS):
-        count = pool.num_addresses // 4
+        near = [network for network in used if network.overlaps(pool)]
+        count = 0 if any(pool.subnet_of(each) for each in near) else pool.num_addresses // 4
         for step in range(count):
             # Boxes that start at once look in different places.
             first = pool.network_address + 4 * ((int(id, 16) + step) % count)
             free = IPv4Network((first, 30))
-            if not any(free.overlaps(network) for network in used):
+            if not any(free.overlaps(network) for network in near):
                 return "4", str(free[1]), str(free[2]), 30
     raise BoxError("link", f"no four addresses are free in {', '.join(_POOLS)}")
 

@@ -17,6 +17,10 @@ __all__ = ["boxed", "mediated"]
 _OPEN_FS = "fs is open: the agent can plant files that run outside"
 _NAMES = "names in net.allow cannot be reached from inside a box yet; literal addresses can"
 _SOCKETS = "sockets of the host that lie in granted folders can be reached"
+_VETH = (
+    "while it runs the host has an interface axonID and tables axonkernel-ID and "
+    "axonkernel-forward, and forwards where it did not; put back at the end"
+)
 _AROUND = "code in the box can do the same around the mediator"
 _SEEN = "what is not granted can be seen by name, not opened or executed"
 _TAKEN_OUT = "without a box, fs.deny and fs.protect take nothing out of a grant"
@@ -117,6 +121,8 @@ def mediated(policy: Policy) -> tuple[PostureField, ...]:
 def _boxed(policy: Policy, plan: BoxPlan) -> Iterator[PostureField]:
     yield _fs(policy)
     yield _net(policy, plan)
+    if plan.net is not None and plan.net.link == "veth":
+        yield PostureField("net.link", "enforced", "veth, masqueraded by the host", _VETH)
     yield from _shell(policy)
     if policy.env is None:
         yield PostureField("env", "open", "", "the supervisor's whole environment is visible")

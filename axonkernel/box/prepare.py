@@ -147,8 +147,9 @@ def _walled_fields(policy: Policy) -> Iterator[str]:
             "pids": limits.pids,
         }
         yield from (f"limits.{name}" for name, cap in caps.items() if cap is not None)
-    if policy.net is not None and plan.net_plan(policy.net).link != "none":
-        yield "net.link"
+    link = "none" if policy.net is None else plan.net_plan(policy.net).link
+    if link != "none":
+        yield 'net.link = "veth"' if link == "veth" else "net.link"
 
 
 def _bare(

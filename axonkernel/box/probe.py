@@ -18,7 +18,7 @@ from axonkernel.errors import IsolationUnavailable
 
 __all__ = ["NEEDS", "Piece", "Probe", "probe", "require", "unenforced"]
 
-_FORMAT = 1
+_FORMAT = 2
 _BOX = ("linux", "box", "seccomp", "gate")
 #: Declared field (or part of one) to the pieces that hold it.
 NEEDS: dict[str, tuple[str, ...]] = {
@@ -28,6 +28,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "env": _BOX,
     "net": (*_BOX, "table"),
     "net.link": (*_BOX, "table", "link"),
+    'net.link = "veth"': (*_BOX, "table", "veth"),
     "limits": (*_BOX, "limits"),
     "limits.memory": (*_BOX, "limits"),
     "limits.cpu": (*_BOX, "limits"),
@@ -37,7 +38,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "limits.disk": _BOX,
     "limits.output": _BOX,
 }
-_OPTIONAL = ("landlock", "bindings")
+_OPTIONAL = ("veth", "landlock", "bindings")
 
 
 class Piece(NamedTuple):
@@ -96,13 +97,18 @@ def require(fields: Iterable[str], found: Probe) -> None:
             continue
         if found.kept:
             return require(fields, probe(refresh=True))
-        raise IsolationUnavailable(field, piece.missing, piece.fix)
+        raise IsolationUnavailable(_named(field), piece.missing, piece.fix)
 
 
 def unenforced(fields: Iterable[str], found: Probe) -> dict[str, Piece]:
     """The declared fields that lack a piece, in order, each with that piece."""
     lacking = {field: found.lacking(field) for field in fields}
-    return {field: piece for field, piece in lacking.items() if piece is not None}
+    return {_named(field): piece for field, piece in lacking.items() if piece is not None}
+
+
+def _named(field: str) -> str:
+    """A field without the value that tells its needs from those of others."""
+    return field.partition(" = ")[0]
 
 
 def probe(*, refresh: bool = False) -> Probe:
@@ -138,6 +144,7 @@ def _tried() -> Iterable[Piece]:
     yield _try("gate", trials.gate)
     yield _try("table", trials.table)
     yield _try("link", trials.link)
+    yield _try("veth", trials.veth)
     yield _try("limits", trials.limits)
     yield _try("landlock", trials.landlock_abi)
     yield _try("bindings", trials.bindings)

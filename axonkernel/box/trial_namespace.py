@@ -5,6 +5,7 @@ Obeys lines on standard input and answers each with a line of JSON:
 ``ready``  the namespaces are made
 ``links``  the names of the interfaces
 ``table``  load the table of a box that may reach nothing, and send it a packet
+``veth``   make a veth link to a box, with the host's tables
 """
 
 from __future__ import annotations
@@ -66,10 +67,25 @@ def _table() -> dict[str, str]:
     return {"error": "a packet went past the table", "fix": "", "by": ""}
 
 
+def _veth() -> dict[str, str]:
+    """As the host would, with the ends of one link in one namespace."""
+    from axonkernel.box import veth
+
+    try:
+        veth.attempt()
+    except IsolationUnavailable as unavailable:
+        return {"error": f"{unavailable.missing} is not installed", "fix": unavailable.fix}
+    except (BoxError, OSError) as refused:
+        return {"error": str(refused), "fix": ""}
+    return {"error": "", "fix": ""}
+
+
 def _answer(order: str) -> dict[str, Any]:
     match order:
         case "table":
             return _table()
+        case "veth":
+            return _veth()
         case "links":
             return {"names": " ".join(name for _, name in socket.if_nameindex())}
         case _:

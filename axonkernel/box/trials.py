@@ -33,6 +33,7 @@ __all__ = [
     "limits",
     "link",
     "table",
+    "veth",
 ]
 
 _PTRACE_SEIZE = 0x4206
@@ -190,6 +191,19 @@ def _pasta_failed(said: str) -> Missing:
         fix = "sudo modprobe tun && sudo chmod 0666 /dev/net/tun"
         return Missing("/dev/net/tun", said, fix)
     return Missing("pasta", said or "it failed without a word", install("passt"))
+
+
+def veth() -> str:
+    """A veth link, its table and its guard, made in a new network namespace and removed."""
+    if os.geteuid() != 0:
+        raise Missing("root (a veth link)", "not root", 'use net.link = "pasta"')
+    with _namespace() as child:
+        answer = _ask(child, "veth")
+    if answer["error"]:
+        raise Missing("veth", answer["error"], answer["fix"] or "sudo modprobe veth nft_masq")
+    if not os.access("/proc/sys/net/ipv4/conf/all/forwarding", os.W_OK):
+        raise Missing("/proc/sys", "read-only", 'mount it writable, or use net.link = "pasta"')
+    return "veth, nftables masquerade"
 
 
 def limits() -> str:

@@ -33,8 +33,6 @@ def _net(net: NetPolicy) -> Iterator[tuple[str, str]]:
         yield "net.listen", "ports that the host can reach in the box"
     if net.resolver is not None or net.dns == "open":
         yield "net.dns", "name resolution in the box"
-    if net.link == "veth":
-        yield "net.link", "a veth link (pasta is there)"
 
 
 def names_in(net: NetPolicy | None) -> tuple[str, ...]:

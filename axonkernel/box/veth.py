@@ -20,6 +20,7 @@ from axonkernel.box.net import (
     GUARD,
     ID_LENGTH,
     HostNetwork,
+    Switch,
     VethPlan,
     guard_table,
     host_table,
@@ -29,7 +30,7 @@ from axonkernel.box.net import (
 )
 from axonkernel.errors import BoxError, IsolationUnavailable
 
-__all__ = ["Veth", "sweep"]
+__all__ = ["Veth", "attempt", "sweep"]
 
 _IFA_F_NODAD = 2
 _LOCAL_TABLE, _MAIN_TABLE = 255, 254
@@ -104,6 +105,27 @@ def sweep() -> None:
         return
     with changes.changes() as known:
         _sweep(known, None)
+
+
+def attempt() -> None:
+    """Make a link and its tables in the network namespace of this process, both ends.
+
+    For the probe, in a namespace of its own: nothing is written down or removed. Raises
+    BoxError, OSError, and IsolationUnavailable without root or pyroute2.
+    """
+    host = _netlink()
+    plan = veth_plan(
+        NetPlan(open=True), HostNetwork((), (("4", ("lo",)), ("6", ("lo",))), 0), "0" * ID_LENGTH
+    )
+    here = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        nft.load(host_table(plan))
+        nft.load(guard_table([Switch("ipv4/conf/lo/forwarding", "0", "1")]))
+        _make(host, plan, here)
+    except _refusal() as error:
+        raise BoxError("link", str(error)) from error
+    finally:
+        os.close(here)
 
 
 def _netlink() -> Any:

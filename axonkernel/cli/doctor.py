@@ -21,6 +21,7 @@ _TITLES = {
     "gate": "check before the first instruction",
     "table": "packet filter (nftables)",
     "link": "network link (pasta)",
+    "veth": "network link (veth, optional)",
     "limits": "resource limits (systemd)",
     "landlock": "Landlock (optional)",
     "bindings": "Python bindings (optional)",

@@ -90,9 +90,9 @@ def test_127_for_what_is_not_there(box: Boxed, name: str) -> None:
 
 
 def test_125_when_the_box_cannot_be_made(box: Boxed) -> None:
-    """A link of a kind that is not there; the command did not run."""
+    """A field that nothing holds; the command did not run."""
     policy = box.root / "p.toml"
-    policy.write_text('[fs]\nread = ["/"]\n[net]\nallow = ["45.90.10.1:443"]\nlink = "veth"\n')
+    policy.write_text('[fs]\nread = ["/"]\n[net]\nallow = []\nlisten = [8080]\n')
     run = box.exec("--policy", str(policy), command=["/usr/bin/touch", "out/ran"])
     assert run.code == 125 and run.err
     assert not (box.project / "out/ran").exists()
