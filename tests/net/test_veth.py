@@ -260,14 +260,8 @@ def test_the_host_routes_for_its_boxes_alone(linked: Boxed, net: Internet) -> No
     assert far is not None
     enter = ["nsenter", f"--target={far.pid}", "--net"]
     through, back = ["10.99.0.0/24", "via", Internet.near4], ["dev", "behind"]
-    net.run(
-        [
-            "sh",
-            "-c",
-            "ip link add behind arp off type veth peer beyond && ip link set beyond up && "
-            "ip link set behind up",
-        ]
-    )
+    made = "ip link add behind arp off type veth peer beyond; ip link set beyond up"
+    net.run(["sh", "-c", f"{made}; ip link set behind up"])
     net.run(["ip", "route", "add", "10.99.0.0/24", *back])
     subprocess.run([*enter, "ip", "route", "add", *through], check=True)
     send = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
