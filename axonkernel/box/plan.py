@@ -16,6 +16,7 @@ from axonkernel.box.host import Ask, Host
 from axonkernel.box.model import BoxPlan, LimitsPlan, Mount, NetPlan
 from axonkernel.box.names import Entry
 from axonkernel.box.protections import brings, lies_in, mask, protections, watch, within
+from axonkernel.box.posture import escalates
 from axonkernel.box.unbuilt import unreachable
 from axonkernel.policy.environ import QUIET, environment
 from axonkernel.policy.hosts import granted_parts
@@ -26,6 +27,9 @@ __all__ = ["build", "limits_plan", "net_plan"]
 
 _PASSWD = "{name}:x:{uid}:{gid}::{home}:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n"
 _GROUP = "{name}:x:{gid}:\nnogroup:x:65534:\n"
+#: How much later than the warden's clock systemd's comes, and for how many waits for a human
+#: it leaves time, since it does not stand still meanwhile.
+_SLACK_S, _WAITS = 5.0, 100
 #: The warden's resolver; where none runs, lo refuses at once and names fail fast.
 _RESOLV = "nameserver 127.0.0.53\noptions ndots:1 timeout:2 attempts:1\n"
 
@@ -257,6 +261,7 @@ def limits_plan(policy: Policy) -> LimitsPlan | None:
         cpu_millicores=limits.cpu_millicores or 0,
         wall_s=limits.wall_s or 0.0,
         pids=limits.pids or 0,
+        slack_s=_SLACK_S + (_WAITS * policy.escalation.timeout_s if escalates(policy) else 0),
     )
 
 

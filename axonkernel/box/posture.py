@@ -12,7 +12,7 @@ from axonkernel.box.model import BoxPlan, PostureField
 from axonkernel.box.unbuilt import names_in
 from axonkernel.policy.model import Policy, SubjectRules, ToolRules
 
-__all__ = ["boxed", "mediated"]
+__all__ = ["boxed", "escalates", "mediated"]
 
 _OPEN_FS = "fs is open: the agent can plant files that run outside"
 _NAMES = "names in net.allow cannot be reached from inside a box yet; literal addresses can"
@@ -129,7 +129,7 @@ def _boxed(policy: Policy, plan: BoxPlan) -> Iterator[PostureField]:
     else:
         yield PostureField("env", "enforced", "environment built from nothing")
     yield PostureField("tools", "open" if policy.tools is None else "mediator only")
-    if _escalates(policy):
+    if escalates(policy):
         yield PostureField("escalation", "mediator only", "", _AROUND)
     yield from _limits(policy)
     if policy.budget is not None:
@@ -200,7 +200,7 @@ def _user(plan: BoxPlan) -> PostureField:
     return PostureField("user", "enforced", "the supervisor's own uid, without capabilities")
 
 
-def _escalates(policy: Policy) -> bool:
+def escalates(policy: Policy) -> bool:
     """Whether any rule of the policy asks a human."""
     shell = policy.shell.args if policy.shell else ()
     asked = any(rules.escalate for _, rules in shell) or bool(policy.net and policy.net.escalate)

@@ -10,7 +10,7 @@ from axonkernel.box import gate
 from axonkernel.box.cgroup import Group
 from axonkernel.box.keeper import Keeper
 from axonkernel.box.link import Link
-from axonkernel.box.linux import die_with_parent
+from axonkernel.box.linux import child_subreaper, die_with_parent
 from axonkernel.box.model import Reason
 from axonkernel.box.spawn import Spawned
 
@@ -49,6 +49,7 @@ class Standing:
 
     def spawned(self, bwrap: Spawned) -> None:
         """bwrap was started."""
+        child_subreaper()  # the box's pid 1 becomes ours when bwrap ends before it
         self.bwrap, self._bwrap_fd = bwrap, os.pidfd_open(bwrap.pid)
 
     @property
@@ -89,6 +90,16 @@ class Standing:
                 gate.reap_until_gone(pidfd, self.reaped)
         if self.bwrap.pid and self.bwrap.pid not in self.reaped:
             _, self.reaped[self.bwrap.pid] = os.waitpid(self.bwrap.pid, 0)
+
+    def cpu_s(self) -> float:
+        """Processor time of the box that was taken down, without a group that counts it."""
+        from resource import RUSAGE_CHILDREN, getrusage
+
+        # Unless bwrap has waited for it, and counts it.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.init, 0)
+        usage = getrusage(RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
 
     def unpark(self) -> None:
         """Let go of the scope, or take the group away."""

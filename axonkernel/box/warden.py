@@ -188,21 +188,34 @@ class _Warden:
         standing = self.standing
         standing.take_down()
         counters = standing.group.counters() if standing.group is not None else cgroup.Counters()
-        code = exit_code(standing.bwrap.status, standing.reaped[standing.bwrap.pid])
-        oom = counters.oom_kills > 0
-        reason: Reason = "memory" if oom and code == 128 + signal.SIGKILL else standing.reason
+        wall_s = time.monotonic() - self.started_s
+        code, reason = self._how_it_ended(wall_s, oom=counters.oom_kills > 0)
         self._finish(
             BoxResult(
                 code,
                 reason,
-                wall_s=time.monotonic() - self.started_s,
-                cpu_s=counters.cpu_s,
+                wall_s=wall_s,
+                cpu_s=standing.cpu_s() if counters.cpu_s is None else counters.cpu_s,
                 peak_memory_bytes=counters.peak_memory_bytes,
                 peak_pids=counters.peak_pids,
-                oom=oom,
+                oom=counters.oom_kills > 0,
+                refused_pids=counters.refused_pids,
                 denied=self._refused(),
             )
         )
+
+    def _how_it_ended(self, wall_s: float, *, oom: bool) -> tuple[int, Reason]:
+        """Exit code and reason."""
+        status = self.standing.reaped[self.standing.bwrap.pid]
+        code = exit_code(self.standing.bwrap.status, status)
+        if oom:
+            # One kill for memory ends all, also what would have ended well just before.
+            return 128 + signal.SIGKILL, "memory"
+        limits = self.plan.limits
+        if self.standing.reason == "exit" and limits is not None and os.WIFSIGNALED(status):
+            # Nobody in the box can signal bwrap: systemd's clock came first, ours was stopped.
+            return code, "wall" if 0 < limits.wall_s <= wall_s else "exit"
+        return code, self.standing.reason
 
     def _refused(self) -> tuple[tuple[str, str, int], ...]:
         if self.plan.net is None:
