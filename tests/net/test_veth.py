@@ -23,6 +23,7 @@ from box.boxed import PYTHON, Boxed, command_line
 from lab import processes
 from lab.internet import ADDRESSES, Internet, Record
 from lab.processes import REPOSITORY
+from lab.user import NOBODY_IN_PASSWD, OrdinaryUser
 
 pytestmark = [
     pytest.mark.requires("box", "net", "root"),
@@ -144,6 +145,19 @@ def test_granted_addresses_are_reached_and_no_others(linked: Boxed, net: Interne
         (ONE4, 443, Internet.near4), (ONE6, 443, Internet.near6),
         (TWO6, 7, Internet.near6), (TWO4, 7777, Internet.near4),
     }  # fmt: skip
+
+
+def test_the_link_of_another_users_agent(linked: Boxed, net: Internet) -> None:
+    """Where root runs the agent as the owner of the project, the link is there as well."""
+    for folder in (linked.root, *linked.root.parents[:2]):
+        folder.chmod(folder.stat().st_mode | 0o011)
+    out = linked.project / "out"
+    out.mkdir()
+    for folder in (linked.project, out):
+        os.chown(folder, NOBODY_IN_PASSWD, NOBODY_IN_PASSWD)
+    code = f"import os; print(os.getuid()); {connecting(ONE6, 443)}; print('reached')"
+    run = linked.exec(*policy(linked, *BOTH), command=[PYTHON, "-ISc", code])
+    assert run.text.split() == [str(NOBODY_IN_PASSWD), "reached"], run.err
 
 
 def test_a_box_without_grants_has_no_link(linked: Boxed, net: Internet) -> None:
@@ -433,3 +447,28 @@ def test_a_host_without_a_way_out_is_told(tmp_path: Path, net_cache: Path) -> No
     )  # fmt: skip
     assert run.code == 125 and "no route" in run.err, run.err
     assert run.text == "" and not (boxed.project / "out/ran").exists()
+
+
+def test_an_ordinary_user_is_told(ordinary_user: OrdinaryUser) -> None:
+    """125 naming root and pasta, and nothing ran; with --best-effort it runs, has no link and
+    claims none."""
+    ordinary_user.demand_checkout()
+    home = ordinary_user.home
+    path = home / "p.json"
+    net = {"allow": BOTH, "link": "veth"}
+    path.write_text(json.dumps({"fs": {"write": [str(home / "out")]}, "net": net}))
+    path.chmod(0o644)
+    env = {"PYTHONPATH": str(REPOSITORY)}
+
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        code = f"open({str(home / 'out/ran')!r}, 'w'); {connecting(ONE4, 443)}"
+        words = command_line("--policy", path, *options, command=[PYTHON, "-ISc", code])
+        return ordinary_user.run(words, env=env)
+
+    refused = run()
+    assert refused.returncode == 125 and "Traceback" not in refused.stderr, refused.stderr
+    assert "net.link" in refused.stderr and "root" in refused.stderr and "pasta" in refused.stderr
+    assert not (home / "out/ran").exists()
+    going = run("--best-effort")
+    assert (home / "out/ran").exists() and "unreachable" in going.stderr, going.stderr
+    assert "unenforced: net.link" in going.stderr

@@ -155,3 +155,12 @@ def test_the_mediator_alone() -> None:
     assert states({}) == {"policy": "unrestricted"}
     found = states({"fs": {"read": ["."]}})
     assert found["fs"] == "mediator only" and found["net"] == "open"
+
+
+def test_a_veth_link_says_what_the_host_gets() -> None:
+    """Its own row with the names to look for; none for pasta, or where nothing is granted."""
+    net = {"allow": ["9.9.9.9:443"], "link": "veth"}
+    row = rows({"net": net})["net.link"]
+    assert row.state == "enforced" and "axonkernel-forward" in row.note and "axonID" in row.note
+    for other in ({**net, "link": "pasta"}, {**net, "allow": []}):
+        assert "net.link" not in rows({"net": other})
