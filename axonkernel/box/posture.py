@@ -6,11 +6,13 @@ than the plan holds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+from axonkernel.box.find import Program
 from axonkernel.box.model import BoxPlan, PostureField
 from axonkernel.box.unbuilt import names_in
 from axonkernel.policy.model import Policy, SubjectRules, ToolRules
+from axonkernel.policy.profiles import shipped_names
 
 __all__ = ["boxed", "escalates", "mediated"]
 
@@ -28,7 +30,12 @@ _ABSENT = "a denied or protected name that does not exist yet is held by the med
 
 
 def boxed(
-    policy: Policy, plan: BoxPlan, unenforced: Collection[str], *, mediated: bool
+    policy: Policy,
+    plan: BoxPlan,
+    unenforced: Collection[str],
+    *,
+    mediated: bool,
+    programs: Iterable[Program] = (),
 ) -> tuple[PostureField, ...]:
     """The posture of a box made by ``plan``.
 
@@ -37,10 +44,13 @@ def boxed(
         unenforced: declared fields without a wall here (best-effort).
         mediated: whether the mediator judges what happens inside, as it does not under
             ``exec``.
+        programs: those of the box's program wall.
     """
     implied = () if mediated else _implied(policy)
     rows = [
-        _held(row, unenforced, mediated) for row in _boxed(policy, plan) if row.field not in implied
+        _held(row, unenforced, mediated)
+        for row in _boxed(policy, plan, programs)
+        if row.field not in implied
     ]
     named = {row.field for row in rows}
     rows += [PostureField(name, "unenforced") for name in unenforced if name not in named]
@@ -118,12 +128,12 @@ def mediated(policy: Policy) -> tuple[PostureField, ...]:
     )
 
 
-def _boxed(policy: Policy, plan: BoxPlan) -> Iterator[PostureField]:
+def _boxed(policy: Policy, plan: BoxPlan, programs: Iterable[Program]) -> Iterator[PostureField]:
     yield _fs(policy)
     yield _net(policy, plan)
     if plan.net is not None and plan.net.link == "veth":
         yield PostureField("net.link", "enforced", "veth, masqueraded by the host", _VETH)
-    yield from _shell(policy)
+    yield from _shell(policy, programs)
     if policy.env is None:
         yield PostureField("env", "open", "", "the supervisor's whole environment is visible")
     else:
@@ -160,7 +170,7 @@ def _net(policy: Policy, plan: BoxPlan) -> PostureField:
     return PostureField("net", "enforced", by, "; ".join(notes))
 
 
-def _shell(policy: Policy) -> Iterator[PostureField]:
+def _shell(policy: Policy, programs: Iterable[Program]) -> Iterator[PostureField]:
     shell = policy.shell
     if shell is None:
         yield PostureField("shell", "open")
@@ -168,8 +178,14 @@ def _shell(policy: Policy) -> Iterator[PostureField]:
     if shell.allow is True:
         yield PostureField("shell", "enforced" if shell.deny else "open", "program masks")
     else:
-        note = "" if policy.fs is not None else _OPEN_FS
-        yield PostureField("shell", "enforced", "program wall", note)
+        notes = [_OPEN_FS] if policy.fs is None else []
+        # Who allowed make alone, say, has a shell in the box all the same.
+        notes += [
+            f"{program.name} is there for {program.brought_by}"
+            for program in programs
+            if program.brought_by and shipped_names().get(program.name) == "shell"
+        ]
+        yield PostureField("shell", "enforced", "program wall", "; ".join(notes))
     judged = {"shell.args": bool(shell.args), "shell.hazard": True, "shell.raw": not shell.raw}
     for name in (name for name, declared in judged.items() if declared):
         yield PostureField(name, "mediator only", "", _AROUND)

@@ -69,7 +69,7 @@ def prepare_surveyed(
     built = _without(built, unenforced)
     built = built._replace(
         filter=_filter(policy, inet=True),
-        posture=posture.boxed(policy, built, unenforced, mediated=mediated),
+        posture=posture.boxed(policy, built, unenforced, mediated=mediated, programs=host.programs),
     )
     return built, host
 

@@ -18,7 +18,7 @@ __all__ = ["COMMANDS", "main", "start"]
 COMMANDS = {
     "init": "write a closed policy.toml to start from",
     "check": "find faults and risky rules in a policy",
-    "explain": "say whether one request is allowed, and which rule decides",
+    "explain": "say whether one request is allowed, and why; or what is in the box",
     "trust": "say yes to a configuration found in a folder",
     "run": "run the agent of axon.config.py in its box",
     "exec": "run any command in a box",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from axonkernel.policy.parse import parse
 if TYPE_CHECKING:
     from axonkernel.cli.exec import Options
 
-__all__ = ["data_from_grants", "make"]
+__all__ = ["data_from_grants", "effective", "make"]
 
 _BLOCKS = {
     "read": ("fs", "read"),
@@ -46,13 +47,18 @@ def make(
     if "--best-effort" in options.flags:
         # Only what the user wrote: the machine's own profile is a ceiling no switch lowers.
         layers[-1] = evolve(layers[-1], isolation="best-effort")
-    policy = _protected(reduce(meet, (canonical_policy(layer) for layer in layers)))
+    policy = effective(layers)
     ask = Ask("exec", os.getcwd(), options.command[0], hide=hide, state=own_folders())
     plan, host = prepare_surveyed(policy, ask)
     links = tuple(line for layer in layers for line in linked_grants(layer))
     plan = plan._replace(warnings=(*links, *plan.warnings))
     create(plan)
     return plan, None if plan.create else _watched(layers, policy, host)
+
+
+def effective(layers: Iterable[Policy]) -> Policy:
+    """The policy a box is built from: the layers met, paths resolved, protections filled in."""
+    return _protected(reduce(meet, (canonical_policy(layer) for layer in layers)))
 
 
 def _layers(

@@ -8,6 +8,7 @@ Nothing is run and nothing is recorded. Exit code: 0 allow, 10 deny, 11 escalate
   axonkernel explain --read ./src/app.py          (also --write)
   axonkernel explain --connect 203.0.113.10:443
   axonkernel explain --env GITHUB_TOKEN
+  axonkernel explain --box                        what would exist in the box of `exec`
 
 The answer is that of the mediator and the box together. Inside a box the private /tmp and
 home can be written and the system's libraries read (layer `box`); --unboxed gives the answer
@@ -55,7 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", metavar="NAME", help="an environment variable")
     parser.add_argument("--cwd", metavar="DIR", help="where relative paths count from")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--box", action="store_true", help="the answer inside a box")
+    where.add_argument(
+        "--box", action="store_true", help="the answer inside a box; without a request: the box"
+    )
     where.add_argument("--unboxed", action="store_true", help="the answer outside a box")
     add_policy(parser)
     add_json(parser)
@@ -66,6 +69,10 @@ def run(args: argparse.Namespace) -> int:
     from axonkernel.config.loaded import load
 
     cwd = os.path.abspath(args.cwd) if args.cwd is not None else _working_directory()
+    if args.box and not any(_asked(args)):
+        from axonkernel.cli.explainbox import explain_box
+
+        return explain_box(args, cwd)
     request = _request(args, cwd)
     loaded = load(args.policy, require_policy=args.require_policy, read_untrusted=True)
     boxed = _is_boxed(args, loaded)
@@ -108,6 +115,13 @@ def _working_directory() -> str:
         return os.getcwd()
     except FileNotFoundError:
         raise usage_error("the working directory does not exist any more; use --cwd") from None
+
+
+def _asked(args: argparse.Namespace) -> Iterator[bool]:
+    """Whether each kind of request is in the words."""
+    yield bool(args.argv)
+    for name in ("raw", "tool", "args", "read", "write", "connect", "env"):
+        yield getattr(args, name) is not None
 
 
 def _request(args: argparse.Namespace, cwd: str) -> AnyRequest:

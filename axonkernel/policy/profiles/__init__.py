@@ -13,7 +13,15 @@ from typing import Any, Protocol, cast
 
 from axonkernel.policy.profiles.grammar import Profile
 
-__all__ = ["SHIPPED", "Profile", "Profiles", "make_profile", "needs_of", "shipped_names"]
+__all__ = [
+    "SHIPPED",
+    "Profile",
+    "Profiles",
+    "beside_of",
+    "make_profile",
+    "needs_of",
+    "shipped_names",
+]
 
 _FOLDER = __file__.rpartition("/")[0] + "/data"
 
@@ -103,6 +111,12 @@ def needs_of(program: str, there: Container[str] = ()) -> tuple[str, ...]:
         return ()
     beside = (needs for other, needs in profile.beside.items() if other in there)
     return (*profile.needs, *(need for needs in beside for need in needs))
+
+
+def beside_of(program: str) -> Mapping[str, tuple[str, ...]]:
+    """Other programs beside which a program can do more, with what it needs for that."""
+    profile = _SHIPPED.find(program)
+    return {} if profile is None else profile.beside
 
 
 def make_profile(data: Mapping[str, Any]) -> Profile:
