@@ -39,7 +39,7 @@ def arguments(
         block_fd: bwrap waits there for a byte; -1 for a box that is not held.
         filter_fd: the seccomp filter; -1 for none.
     """
-    options = [*_namespaces(plan), "--json-status-fd", str(status_fd)]
+    options = [*_namespaces(plan, command), "--json-status-fd", str(status_fd)]
     options += ["--bind", tree, "/"]
     for mount in mounts:
         options += _mount(mount, descriptor)
@@ -54,10 +54,12 @@ def arguments(
     return options
 
 
-def _namespaces(plan: BoxPlan) -> Iterator[str]:
+def _namespaces(plan: BoxPlan, command: Command) -> Iterator[str]:
     # --disable-userns wants the literal --unshare-user beside it.
     yield from ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts")
-    yield from ("--unshare-cgroup-try", "--die-with-parent", "--new-session")
+    yield from ("--unshare-cgroup-try", "--die-with-parent")
+    if not command.terminal:  # else bwrap itself is started in a session with that terminal
+        yield "--new-session"
     yield from ("--cap-drop", "ALL", "--clearenv", "--hostname", plan.hostname)
     if plan.net is not None:
         yield "--unshare-net"

@@ -10,6 +10,7 @@ released, nothing of its own ties the box's pid 1 to its parent. A tracer that d
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _SEIZE, _INTERRUPT, _CONT, _DETACH = 0x4206, 0x4207, 7, 17
+_SETSIGMASK = 0x420B
 #: Report forks, vforks, clones and execs; kill all that is traced when this process dies.
 _OPTIONS = 0x2 | 0x4 | 0x8 | 0x10 | 0x100000
 _EVENT_EXEC, _EVENT_STOP = 4, 128
@@ -156,8 +158,16 @@ def reap_until_gone(pidfd: int, reaped: dict[int, int]) -> None:
                     reaped[ended[0]] = ended[1]
 
 
-def release(pid: int) -> None:
-    """Let the checked program run."""
+def release(pid: int, *, unmask: bool = False) -> None:
+    """Let the checked program run.
+
+    Arguments:
+        unmask: with no signal blocked, whatever it inherited.
+    """
+    if unmask:
+        none = ctypes.c_uint64(0)
+        with contextlib.suppress(ProcessLookupError):
+            ptrace(_SETSIGMASK, pid, ctypes.sizeof(none), ctypes.addressof(none))
     _detach(pid)
 
 

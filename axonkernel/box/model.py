@@ -196,6 +196,8 @@ class Command(NamedTuple):
         stdin, stdout, stderr: open descriptors of this process, lent for the launch.
         channel: a descriptor given to the command as its descriptor 3, or -1.
         cwd, env: override the plan's when not None.
+        terminal: one of the three is a terminal of the command's own (box/pty.py), which
+            becomes the controlling one of its session.
     """
 
     argv: tuple[str, ...]
@@ -205,6 +207,7 @@ class Command(NamedTuple):
     channel: int = -1
     cwd: str | None = None
     env: tuple[tuple[str, str], ...] | None = None
+    terminal: bool = False
 
 
 Reason = Literal["exit", "wall", "memory", "killed", "launch", "keeper"]

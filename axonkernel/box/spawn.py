@@ -8,9 +8,11 @@ open.
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import signal
+import termios
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
@@ -23,6 +25,16 @@ from axonkernel.errors import BoxError
 __all__ = ["Spawned", "spawn"]
 
 _MOST_SAID = 500
+#: What a terminal sends to the processes in its foreground.
+_TYPED = (
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTSTP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+    signal.SIGHUP,
+    signal.SIGWINCH,
+)
 
 
 class Spawned(NamedTuple):
@@ -71,7 +83,7 @@ def spawn(
 
         def become() -> NoReturn:
             _make_tree(parts.tree, at, plan, status_write)
-            _become(argv, plan, kept, given)
+            _become(argv, plan, kept, given, terminal=command.terminal)
 
         pid = _forked(become, seize)
     finally:
@@ -145,13 +157,17 @@ def _make_tree(parts: tuple[Step, ...], at: str, plan: BoxPlan, status: int) -> 
         os._exit(125)
 
 
-def _become(argv: list[str], plan: BoxPlan, kept: list[int], given: tuple[int, ...]) -> NoReturn:
+def _become(
+    argv: list[str], plan: BoxPlan, kept: list[int], given: tuple[int, ...], *, terminal: bool
+) -> NoReturn:
     warden = os.getppid()
     try:
         for target, fd in enumerate(_above(given, len(given))):
             os.dup2(fd, target, inheritable=True)
         close_on_exec_from(len(given))
         default_signals()
+        if terminal:
+            _take_terminal()
         for fd in kept:
             os.set_inheritable(fd, True)
         if plan.run_as is not None:
@@ -173,6 +189,18 @@ def _become(argv: list[str], plan: BoxPlan, kept: list[int], given: tuple[int, .
     os._exit(125)
 
 
+def _take_terminal() -> None:
+    """A session whose controlling terminal is the one among 0, 1 and 2.
+
+    bwrap itself is in the foreground there, as its command will be, and what is typed must
+    not end or stop it. So the signals are held back until the gate gives the command an empty
+    mask.
+    """
+    os.setsid()
+    fcntl.ioctl(next(filter(os.isatty, (0, 1, 2))), termios.TIOCSCTTY, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _TYPED)
+
+
 def _reserve(count: int) -> list[int]:
     """Descriptors that fill the numbers below ``count``, which the command's own will take."""
     reserved: list[int] = []
@@ -183,6 +211,4 @@ def _reserve(count: int) -> list[int]:
 
 def _above(fds: tuple[int, ...], floor: int) -> list[int]:
     """Duplicates of ``fds`` that no dup2 onto 0..floor-1 can overwrite."""
-    import fcntl
-
     return [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, floor) for fd in fds]

@@ -149,7 +149,7 @@ class _Warden:
         reached("checked")
         self._require_supervisor()
         self.started_s = time.monotonic()
-        gate.release(pid)
+        gate.release(pid, unmask=self.command.terminal)
         reached("released")
         self.control.send({"event": "running", "pid": pid})
 
