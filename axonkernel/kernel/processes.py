@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+from attrs import asdict
 
 from axonkernel.blocks import BASH_ENVIRONMENT, foreign_locale
 from axonkernel.errors import AxonError, LimitExceeded, ToolError
@@ -159,13 +160,16 @@ class Processes:
         try:
             result = call.run()
         except AxonError as error:
+            limit: dict[str, object] = {}
             if isinstance(error, LimitExceeded):
                 error.decision_id = identity
+                limit = {"limit": error.kind, "most": error.limit, "peak": error.peak}
             self._core.audit.record(
                 "process.failed",
                 decision_id=identity,
                 error=type(error).__name__,
                 message=str(error),
+                **limit,
             )
             raise
         self._core.audit.record(
@@ -174,6 +178,7 @@ class Processes:
             exit_code=result.exit_code,
             held_by=result.held_by,
             net_denied=result.net_denied,
+            **asdict(result.used),
         )
         return result
 

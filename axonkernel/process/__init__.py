@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from axonkernel.process.call import OUTPUT_BYTES, Call
 from axonkernel.process.lookup import Located, Lookup
-from axonkernel.process.result import ProcessResult
+from axonkernel.process.result import ProcessResult, Usage
 from axonkernel.process.start import Place, Start, needs_box
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "Place",
     "ProcessResult",
     "Start",
+    "Usage",
     "needs_box",
 ]

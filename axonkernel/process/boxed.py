@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from axonkernel.errors import BoxError
 from axonkernel.paths import own_folders
 from axonkernel.policy.environ import QUIET
+from axonkernel.process.result import Usage
 from axonkernel.process.start import Ending, Place, Start
 
 if TYPE_CHECKING:
@@ -72,16 +73,33 @@ class Boxed:
             return Ending(code, message=result.message)
         limit, peak = _limit(result)
         denied = tuple((address, protocol, port) for address, protocol, port in result.denied)
-        return Ending(result.exit_code, limit, peak, net_denied=denied)
+        return Ending(
+            result.exit_code,
+            limit,
+            peak,
+            net_denied=denied,
+            refused_pids=result.refused_pids,
+            used=_used(result),
+        )
 
     def kill(self) -> None:
         """End every process of the box."""
         self._process.kill()
 
 
+def _used(result: BoxResult) -> Usage:
+    return Usage(
+        result.reason,
+        result.wall_s,
+        result.cpu_s,
+        result.peak_memory_bytes,
+        result.peak_pids,
+    )
+
+
 def _limit(result: BoxResult) -> tuple[str, float | None]:
     if result.reason == "wall":
         return "wall", result.wall_s
-    if result.reason == "memory" or result.oom:
+    if result.reason == "memory":
         return "memory", result.peak_memory_bytes
     return "", None

@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 
 from axonkernel.errors import LimitExceeded, ToolError
-from axonkernel.process.pump import Capture, Feed, drain, pump
+from axonkernel.process.pump import Capture, Feed, Stop, drain, over, pump
 from axonkernel.process.result import ProcessResult
 from axonkernel.process.start import Ending, Place, Running, Start, start_program
 
@@ -37,10 +37,12 @@ class Call:
         self._lock = threading.Lock()
         self._running: Running | None = None
         self._cancelled = False
-        self._timed_out = False
+        self._stop: Stop = "end"
         limits = place.policy.limits
-        cap = limits.output_bytes if limits and limits.output_bytes is not None else OUTPUT_BYTES
-        self._cap_bytes = cap
+        declared = limits.output_bytes if limits is not None else None
+        self._cap_bytes = OUTPUT_BYTES if declared is None else declared
+        # What nobody declared is cut short; what somebody did is an error.
+        self._most_bytes = declared
         self._captures: list[Capture] = []
         self._feed: Feed | None = None
 
@@ -91,8 +93,10 @@ class Call:
         waiter = threading.Thread(target=_announce, args=(running, ended_write), daemon=True)
         waiter.start()
         try:
-            if not pump(self._captures, self._feed, ended_read, self._timeout_s):
-                self._timed_out = True
+            self._stop = pump(
+                self._captures, self._feed, ended_read, self._timeout_s, self._most_bytes
+            )
+            if self._stop != "end":
                 running.kill()
             waiter.join()
         except BaseException:  # the caller is interrupted: nothing may run on unwatched
@@ -147,13 +151,16 @@ class Call:
             held_by=running.held_by,
             env_dropped=running.env_dropped,
             notes=tuple(self._notes(ending)),
+            used=ending.used,
         )
 
     def _refuse_over_limit(self, ending: Ending) -> None:
         action = f"run {self._start.argv[0]}"
         limits = self._place.policy.limits
-        if self._timed_out:
+        if self._stop == "time":
             raise LimitExceeded("wall", action, self._timeout_s)
+        if over(self._captures, self._most_bytes):
+            raise LimitExceeded("output", action, self._most_bytes)
         if ending.limit == "wall":
             raise LimitExceeded("wall", action, limits.wall_s if limits else None, ending.peak)
         if ending.limit == "memory":
@@ -167,7 +174,11 @@ class Call:
             for name, capture in zip(names, self._captures, strict=True)
             if capture.truncated
         ]
-        return [*notes, "background process ended by kernel"] if ending.background else notes
+        if ending.background:
+            notes.append("background process ended by kernel")
+        if ending.refused_pids:
+            notes.append("limits.pids was reached: processes were not made")
+        return notes
 
 
 def _sooner(timeout_s: float | None, place: Place) -> float | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from contextlib import suppress
 
 from axonkernel.policy.environ import QUIET, environment
+from axonkernel.process.result import Usage
 from axonkernel.process.start import Ending, Place, Start
 from axonkernel.process.tree import kill_tree, session_members
 
@@ -54,6 +56,8 @@ class Plain:
         self.env_dropped = env_dropped
         self._child = child
         self._stays = stays
+        self._killed = False
+        self._since_s = time.monotonic()
 
     def wait(self) -> None:
         """Block until the program has ended. It stays a zombie: its pid, which is also its
@@ -70,12 +74,23 @@ class Plain:
         if not self._stays:
             left = bool(session_members(self.pid) - {self.pid})
             kill_tree(self.pid)
-        code = self._child.wait()
-        return Ending(code if code >= 0 else 128 - code, background=left)
+        code, cpu_s = self._reap()
+        used = Usage("killed" if self._killed else "exit", time.monotonic() - self._since_s, cpu_s)
+        return Ending(code if code >= 0 else 128 - code, background=left, used=used)
+
+    def _reap(self) -> tuple[int, float | None]:
+        """Its exit code, and the processor time of it and what it waited for."""
+        if self._child.returncode is None and hasattr(os, "wait4"):
+            with suppress(ChildProcessError):
+                _, status, usage = os.wait4(self.pid, 0)
+                self._child.returncode = os.waitstatus_to_exitcode(status)
+                return self._child.returncode, usage.ru_utime + usage.ru_stime
+        return self._child.wait(), None
 
     def kill(self) -> None:
         """End the program and everything that is still in its session or below it."""
         if self._child.returncode is None:
+            self._killed = True
             kill_tree(self.pid)
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)

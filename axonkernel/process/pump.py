@@ -6,8 +6,11 @@ import os
 import selectors
 import time
 from contextlib import suppress
+from typing import Literal
 
-__all__ = ["Capture", "Feed", "pump"]
+__all__ = ["Capture", "Feed", "Stop", "drain", "over", "pump"]
+
+Stop = Literal["end", "time", "output"]
 
 _CHUNK_BYTES = 65536
 
@@ -22,6 +25,7 @@ class Capture:
         os.set_blocking(file, False)
         self.file = file
         self.truncated = False
+        self.seen_bytes = 0
         self.data = bytearray()
         self._cap_bytes = cap_bytes
 
@@ -33,6 +37,7 @@ class Capture:
             return True
         except OSError:
             return False
+        self.seen_bytes += len(chunk)
         room = self._cap_bytes - len(self.data)
         self.data += chunk[:room]
         self.truncated |= len(chunk) > room
@@ -58,14 +63,21 @@ class Feed:
         return bool(self._left)
 
 
-def pump(captures: list[Capture], feed: Feed | None, ended: int, timeout_s: float | None) -> bool:
+def pump(
+    captures: list[Capture],
+    feed: Feed | None,
+    ended: int,
+    timeout_s: float | None,
+    most_bytes: int | None = None,
+) -> Stop:
     """Move bytes until the program has ended and its pipes are empty; closes the pipes.
 
     Arguments:
         ended: a descriptor that becomes readable when the program has ended.
         timeout_s: seconds the program may take.
+        most_bytes: what all outputs together may come to; None for any amount.
 
-    Returns False when the time was up first.
+    Returns what came first: its end, the time or the amount.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     with selectors.DefaultSelector() as selector:
@@ -74,22 +86,31 @@ def pump(captures: list[Capture], feed: Feed | None, ended: int, timeout_s: floa
             selector.register(capture.file, selectors.EVENT_READ, capture)
         if feed is not None:
             selector.register(feed.file, selectors.EVENT_WRITE, feed)
-        return _run(selector, deadline)
+        while True:
+            stop = _step(selector, deadline)
+            if over(captures, most_bytes):
+                return "output"
+            if stop is not None:
+                return stop
 
 
-def _run(selector: selectors.BaseSelector, deadline: float | None) -> bool:
-    while True:
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
-            return False
-        over = False
-        for key, _ in selector.select(left):
-            if key.data is None:
-                over = True
-            else:
-                _move(selector, key.data)
-        if over:
-            return True
+def over(captures: list[Capture], most_bytes: int | None) -> bool:
+    """Whether more was written than may be."""
+    return most_bytes is not None and sum(each.seen_bytes for each in captures) > most_bytes
+
+
+def _step(selector: selectors.BaseSelector, deadline: float | None) -> Stop | None:
+    """Wait once, and move what can be moved."""
+    left = None if deadline is None else deadline - time.monotonic()
+    if left is not None and left <= 0:
+        return "time"
+    stop: Stop | None = None
+    for key, _ in selector.select(left):
+        if key.data is None:
+            stop = "end"
+        else:
+            _move(selector, key.data)
+    return stop
 
 
 def _move(selector: selectors.BaseSelector, stream: Capture | Feed) -> None:

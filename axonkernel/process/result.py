@@ -4,7 +4,27 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
-__all__ = ["ProcessResult"]
+__all__ = ["ProcessResult", "Usage"]
+
+
+@frozen
+class Usage:
+    """What a run used, and how it came to its end.
+
+    Arguments:
+        reason: ``exit``; ``killed`` when the caller ended it; ``keeper`` when its box could
+            not be held any longer.
+        wall_s: seconds from its start to its end.
+        cpu_s: seconds of processor time of all its processes; None where nobody counts.
+        peak_memory_bytes, peak_pids: the most at once, of all its processes; None without a
+            control group, which a box has that is limited in memory, CPU or processes.
+    """
+
+    reason: str = "exit"
+    wall_s: float = 0.0
+    cpu_s: float | None = None
+    peak_memory_bytes: int | None = None
+    peak_pids: int | None = None
 
 
 @frozen
@@ -20,6 +40,7 @@ class ProcessResult:
         held_by: the declared fields that a box held while it ran; () without a box.
         env_dropped: names of variables of this process that it did not get.
         notes: lines for the caller, such as ``background process ended by kernel``.
+        used: time and memory, and the reason of its end.
     """
 
     exit_code: int
@@ -31,6 +52,7 @@ class ProcessResult:
     held_by: tuple[str, ...] = ()
     env_dropped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    used: Usage = field(factory=Usage)
 
     @property
     def ok(self) -> bool:

@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 from axonkernel.policy.model import Policy
 from axonkernel.process.lookup import Located
+from axonkernel.process.result import Usage
 
 __all__ = ["Ending", "Place", "Running", "Start", "needs_box", "start_program"]
 
@@ -61,6 +62,7 @@ class Ending:
         peak: the most that was seen of what is limited, in its own unit.
         message: for exit codes 126 and 127, what is missing.
         background: whether other processes of the call had to be ended.
+        refused_pids: how often no process was made because of ``limits.pids``.
     """
 
     exit_code: int
@@ -69,6 +71,8 @@ class Ending:
     message: str = ""
     background: bool = False
     net_denied: tuple[tuple[str, str, int], ...] = ()
+    refused_pids: int = 0
+    used: Usage = field(factory=Usage)
 
 
 class Running(Protocol):

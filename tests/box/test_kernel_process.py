@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -131,6 +133,26 @@ def test_a_flood_is_capped(kernel: Kernel) -> None:
     result = kernel.process.run_sync(["sh", "-c", "head -c 50000000 /dev/zero; exit 3"])
     assert (len(result.stdout), result.exit_code) == (10 * 1024 * 1024, 3)
     assert result.stdout_truncated
+
+
+@pytest.mark.parametrize("stream", ["", ">&2"])
+def test_a_declared_output_limit_ends_the_box(ws: Path, stream: str) -> None:
+    """1 GB: LimitExceeded(output) and the box ended long before; what stays below is returned."""
+    policy = {"fs": {"read": ["."], "write": ["./out"]}, "limits": {"output": "1M"}}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with Kernel(policy, cwd=ws, audit=ws.parent / "log") as limited:
+        run = limited.process.run_sync
+        with pytest.raises(LimitExceeded) as caught:
+            run(["sh", "-c", f"head -c 1000000000 /dev/zero {stream}; touch out/went-on"])
+        assert (caught.value.kind, caught.value.limit) == ("output", 1 << 20)
+        assert not (ws / "out/went-on").exists()
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+        result = run(["sh", "-c", f"head -c 1000000 /dev/zero {stream}; touch out/went-on"])
+        assert len(result.stdout + result.stderr) == 1_000_000 and (ws / "out/went-on").exists()
+    records = [json.loads(line) for line in (ws.parent / "log").read_text().splitlines()]
+    ended = [record for record in records if record["kind"].startswith("process.")]
+    assert [(e.get("limit"), e.get("reason")) for e in ended] == [("output", None), (None, "exit")]
+    assert ended[1]["cpu_s"] > 0
 
 
 def test_input_reaches_a_boxed_program(kernel: Kernel) -> None:

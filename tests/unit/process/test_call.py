@@ -15,7 +15,7 @@ import pytest
 
 from axonkernel.errors import LimitExceeded, ToolError
 from axonkernel.policy.model import EnvPolicy, Limits, Policy, ShellPolicy
-from axonkernel.process import Call, Lookup, Place, ProcessResult, Start
+from axonkernel.process import OUTPUT_BYTES, Call, Lookup, Place, ProcessResult, Start
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/home/x", "LANG": "C.UTF-8", "SECRET": "s3cret"}
 
@@ -136,13 +136,41 @@ def test_names_can_be_kept_from_a_program() -> None:
 
 
 def test_output_is_capped_and_the_program_is_not_held_up() -> None:
-    """The first bytes are kept, the rest is read and dropped, the exit code is the real one."""
-    policy = Policy(limits=Limits(output_bytes=1000))
-    result = _run("sh", "-c", "head -c 5000000 /dev/zero; echo e >&2; exit 7", policy=policy)
-    assert (len(result.stdout), result.exit_code) == (1000, 7)
+    """Where no limit is declared the first bytes are kept, the rest is read and dropped, and
+    the exit code is the real one."""
+    result = _run("sh", "-c", "head -c 20000000 /dev/zero; echo e >&2; exit 7")
+    assert (len(result.stdout), result.exit_code) == (OUTPUT_BYTES, 7)
     assert result.stdout_truncated and not result.stderr_truncated
     assert result.stderr == b"e\n"
-    assert "stdout truncated at 1000 bytes" in result.notes
+    assert f"stdout truncated at {OUTPUT_BYTES} bytes" in result.notes
+
+
+@pytest.mark.parametrize("stream", ["", ">&2", "| tee /dev/stderr"])
+def test_a_declared_output_limit_ends_the_program(stream: str, tmp_path: Path) -> None:
+    """1 GB to either output, or to both: ended long before, typed, within a few MB here; a
+    program that stays below the limit, both outputs together, is left alone."""
+    policy = Policy(limits=Limits(output_bytes=1_000_000))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(LimitExceeded) as caught:
+        flood = f"head -c 1000000000 /dev/zero {stream}; touch {tmp_path}/went-on"
+        _run("sh", "-c", flood, policy=policy)
+    assert (caught.value.kind, caught.value.limit) == ("output", 1_000_000)
+    assert not (tmp_path / "went-on").exists()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
+    half = f"head -c 500000 /dev/zero; head -c 500000 /dev/zero >&2; touch {tmp_path}/went-on"
+    result = _run("sh", "-c", half, policy=policy)
+    assert len(result.stdout) == len(result.stderr) == 500_000
+    assert not result.stdout_truncated and (tmp_path / "went-on").exists()
+
+
+def test_a_result_tells_what_was_used() -> None:
+    """Processor time of the program and its children; how it ended."""
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    result = _run("sh", "-c", f"{sys.executable} -ISc '{busy}'; exit 3")
+    assert result.used.cpu_s is not None and 0.3 <= result.used.cpu_s < 3.0
+    assert result.used.wall_s >= 0.3 and result.used.reason == "exit"
+    idle = _run("sleep", "0.3")
+    assert idle.used.cpu_s is not None and idle.used.cpu_s < 0.3 <= idle.used.wall_s
 
 
 def test_a_flood_does_not_grow_this_process() -> None:
