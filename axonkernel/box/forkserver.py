@@ -29,11 +29,13 @@ def main(fd: int) -> None:
     spare = _fork_spare(requests)
     with contextlib.suppress(ChannelClosed):
         while True:
-            _, descriptors = requests.receive()
+            order, descriptors = requests.receive()
             spare.send({}, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
             spare.close()
+            if order["link"] == "veth":
+                _warm_up_veth()
             spare = _fork_spare(requests)
 
 
@@ -44,6 +46,15 @@ def _warm_up() -> None:
 
         nftables.Nftables()
     gc.collect()
+    gc.freeze()
+
+
+def _warm_up_veth() -> None:
+    """Where one box has a veth link the next one has it too, and need not import its library."""
+    from axonkernel.box import veth
+
+    with contextlib.suppress(ImportError):
+        veth.warm_up()
     gc.freeze()
 
 

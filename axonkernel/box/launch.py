@@ -220,9 +220,10 @@ class Launcher:
         Raises IsolationUnavailable, or BoxError when the fork server cannot be started.
         """
         ours, theirs = pair()
+        order = {"op": "warden", "link": "none" if plan.net is None else plan.net.link}
         try:
             with self._lock:
-                self._channel().send({"op": "warden"}, (theirs.fileno(),))
+                self._channel().send(order, (theirs.fileno(),))
         except ChannelClosed as error:
             self.close()
             ours.close()

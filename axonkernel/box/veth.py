@@ -30,7 +30,7 @@ from axonkernel.box.net import (
 )
 from axonkernel.errors import BoxError, IsolationUnavailable
 
-__all__ = ["Veth", "attempt", "sweep"]
+__all__ = ["Veth", "attempt", "sweep", "warm_up"]
 
 _IFA_F_NODAD = 2
 _LOCAL_TABLE, _MAIN_TABLE = 255, 254
@@ -126,6 +126,11 @@ def attempt() -> None:
         raise BoxError("link", str(error)) from error
     finally:
         os.close(here)
+
+
+def warm_up() -> None:
+    """Import what takes long, before a fork. Raises ImportError."""
+    import pyroute2.iproute.linux  # noqa: F401
 
 
 def _netlink() -> Any:
