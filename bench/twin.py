@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from axonkernel.box import bwrap
@@ -15,10 +16,10 @@ Descriptor = Callable[[str, str], int]
 
 def words(plan: BoxPlan, argv: tuple[str, ...], descriptor: Descriptor) -> list[str]:
     """The arguments of bwrap, the command with them: every mount is bwrap's own."""
-    options = bwrap.arguments(
-        plan, Command(argv), "", (), lambda path: -1, status_fd=-1, block_fd=-1, filter_fd=-1
-    )
-    for unwanted, count in (("--json-status-fd", 2), ("--bind", 3)):
+    fds = {"status_fd": -1, "block_fd": -1, "filter_fd": -1}
+    ids = plan.run_as or (os.getuid(), os.getgid())
+    options = bwrap.arguments(plan, Command(argv), "", (), lambda path: -1, ids=ids, **fds)
+    for unwanted, count in (("--json-status-fd", 2), ("--dev-bind", 3)):
         at = options.index(unwanted)
         del options[at : at + count]
     mounts = [word for mount in plan.mounts for word in _mount(mount, descriptor)]
@@ -49,5 +50,9 @@ def _mount(mount: Mount, descriptor: Descriptor) -> list[str]:
             return ["--perms", "0000", "--ro-bind-data", text, mount.dest]
         case "mask-dir":
             return ["--perms", "0000", "--tmpfs", mount.dest, "--remount-ro", mount.dest]
+        case "device":
+            return ["--dev-bind", mount.source, mount.dest]
         case "dir":
             return [*perms, "--dir", mount.dest]
+        case "devpts":
+            return []  # with dev

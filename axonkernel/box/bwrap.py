@@ -25,6 +25,7 @@ def arguments(
     mounts: Iterable[Mount],
     descriptor: Descriptor,
     *,
+    ids: tuple[int, int],
     status_fd: int,
     block_fd: int,
     filter_fd: int,
@@ -33,14 +34,17 @@ def arguments(
 
     Arguments:
         tree: where the file tree lies when bwrap starts.
-        mounts: what is mounted over that: proc, dev, and binds in them.
+        mounts: what is mounted over that: proc, and binds in it.
         descriptor: opens a source and returns the descriptor.
+        ids: uid and gid of the command.
         status_fd: bwrap writes JSON there: the child's pid, later its exit code.
         block_fd: bwrap waits there for a byte; -1 for a box that is not held.
         filter_fd: the seccomp filter; -1 for none.
     """
-    options = [*_namespaces(plan, command), "--json-status-fd", str(status_fd)]
-    options += ["--bind", tree, "/"]
+    options = [*_namespaces(plan, command), "--uid", str(ids[0]), "--gid", str(ids[1])]
+    options += ["--json-status-fd", str(status_fd)]
+    # As it is: --bind would forbid the devices that are in it.
+    options += ["--dev-bind", tree, "/"]
     for mount in mounts:
         options += _mount(mount, descriptor)
     env = plan.env if command.env is None else command.env
@@ -69,8 +73,8 @@ def _namespaces(plan: BoxPlan, command: Command) -> Iterator[str]:
 
 def _mount(mount: Mount, descriptor: Descriptor) -> list[str]:
     match mount.kind:
-        case "proc" | "dev":
-            return [f"--{mount.kind}", mount.dest]
+        case "proc":
+            return ["--proc", mount.dest]
         case "bind" | "ro-bind":
             return [f"--{mount.kind}-fd", str(descriptor(mount.source)), mount.dest]
         case _:

@@ -28,7 +28,7 @@ __all__ = [
     "enter_mount_namespace",
     "mount_setattr",
     "move_mount",
-    "new_tmpfs",
+    "new_mount",
     "no_new_privs",
     "open_beneath",
     "open_in_root",
@@ -46,7 +46,7 @@ CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 
-#: Attributes of one mount (new_tmpfs, mount_setattr).
+#: Attributes of one mount (new_mount, mount_setattr).
 MOUNT_RDONLY, MOUNT_NOSUID, MOUNT_NODEV, MOUNT_NOEXEC = 1, 2, 4, 8
 
 _MS_BIND, _MS_REC, _MS_PRIVATE, _MS_SLAVE = 0x1000, 0x4000, 0x40000, 0x80000
@@ -120,8 +120,8 @@ def own_mount_namespace() -> None:
     """Leave the host's mount namespace: what is mounted from now on is this process's alone.
 
     What the host unmounts is unmounted here too. Without CAP_SYS_ADMIN a user namespace is
-    made as well, in which this process keeps its ids and, until it executes a program as
-    another user than root, has every right. Raises OSError where the host allows neither.
+    made as well, in which this process is uid 0: a terminal's devpts belongs to that. Raises
+    OSError where the host allows neither.
     """
     uid, gid = os.getuid(), os.getgid()  # not to be had afterwards
     try:
@@ -130,8 +130,8 @@ def own_mount_namespace() -> None:
         _checked(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")
         for name, text in (
             ("setgroups", "deny"),
-            ("uid_map", f"{uid} {uid} 1"),
-            ("gid_map", f"{gid} {gid} 1"),
+            ("uid_map", f"0 {uid} 1"),
+            ("gid_map", f"0 {gid} 1"),
         ):
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                 file.write(text)
@@ -232,14 +232,15 @@ def clone_tree(fd: int, *, recursive: bool = False) -> int:
     )
 
 
-def new_tmpfs(options: dict[str, str], attributes: int) -> int:
-    """A detached, empty tmpfs.
+def new_mount(kind: str, options: dict[str, str], attributes: int) -> int:
+    """A detached mount of a new file system.
 
     Arguments:
+        kind: such as ``tmpfs``.
         options: of the file system, such as ``{"mode": "0700", "size": "4096"}``.
         attributes: MOUNT_RDONLY and the like, of the mount.
     """
-    context = syscall(_SYS_FSOPEN, b"tmpfs", _CLOEXEC)
+    context = syscall(_SYS_FSOPEN, kind.encode(), _CLOEXEC)
     try:
         for name, value in {"source": "axonkernel", **options}.items():
             text = name.encode(), value.encode()
@@ -276,7 +277,7 @@ def move_mount(mount_fd: int, place_fd: int) -> None:
     """Put a mount, with all below it, onto the place behind a descriptor (O_PATH).
 
     Arguments:
-        mount_fd: detached (clone_tree, new_tmpfs), also one made in another namespace, or
+        mount_fd: detached (clone_tree, new_mount), also one made in another namespace, or
             in its place (open_tree).
     """
     how = ctypes.c_uint(_MOVE_MOUNT_FROM_FD | _MOVE_MOUNT_TO_FD)

@@ -31,7 +31,9 @@ MountKind = Literal[
     "ro-bind",  # source at dest, read-only
     "tmpfs",  # empty folder, size_bytes 0 for the kernel's default
     "proc",
-    "dev",
+    "dev",  # a minimal /dev
+    "device",  # the device source at dest, to be used as one
+    "devpts",  # terminals of the box's own
     "dir",  # an empty folder in whatever is mounted there
     "symlink",  # dest -> source
     "copy",  # a copy of the file source, in a tmpfs (no mount, so it costs nothing later)

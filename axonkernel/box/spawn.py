@@ -74,7 +74,7 @@ def spawn(
     # bwrap gets a pipe it can also write: end-of-file would release it.
     block = os.open(f"/proc/self/fd/{hold_read}", os.O_RDWR | os.O_CLOEXEC)
     kept = [status_write, block]
-    parts = steps(plan.mounts)
+    parts = steps(plan.mounts, _terminal(given[1]))
     try:
         at = tree.place(parts.tree)
         options = _options(plan, command, at, parts.bwrap, kept)
@@ -135,7 +135,16 @@ def _options(
         status_fd=status,
         block_fd=block,
         filter_fd=filter_fd,
+        ids=plan.run_as or (os.getuid(), os.getgid()),
     )
+
+
+def _terminal(fd: int) -> str:
+    """The device behind a descriptor that is a terminal of this mount namespace, or ""."""
+    try:
+        return os.ttyname(fd)
+    except OSError:
+        return ""
 
 
 def _holding(content: bytes) -> int:

@@ -19,7 +19,16 @@ _BINDS = ("bind", "ro-bind")
 #: What is no mount, but a name in whatever is mounted there.
 _NAMES = ("symlink", "copy", "data", "dir", "remount-ro")
 #: What bwrap alone can make; what lies in it comes after it.
-_BY_BWRAP = ("proc", "dev")
+_BY_BWRAP = ("proc",)
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS = {
+    "core": "/proc/kcore",
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
 
 
 class Step(NamedTuple):
@@ -42,9 +51,14 @@ class Steps(NamedTuple):
     bwrap: tuple[Mount, ...]
 
 
-def steps(mounts: Iterable[Mount]) -> Steps:
-    """The steps that make ``mounts``, of which one inside another comes after it."""
-    given = _at_real_places(tuple(mounts))
+def steps(mounts: Iterable[Mount], terminal: str = "") -> Steps:
+    """The steps that make ``mounts``, of which one inside another comes after it.
+
+    Arguments:
+        terminal: the device that standard output is; "" when it is none.
+    """
+    expanded = (part for mount in mounts for part in _parts(mount, terminal))
+    given = _at_real_places(tuple(expanded))
     apart = tuple(mount.dest for mount in given if mount.kind in _BY_BWRAP)
     by_bwrap = tuple(mount for mount in given if _lies_in_one(mount.dest, apart))
     here = (mount for mount in given if not _lies_in_one(mount.dest, apart))
@@ -52,6 +66,20 @@ def steps(mounts: Iterable[Mount]) -> Steps:
     closed = not (given and given[0].dest == "/")
     root = (_ROOT,) if closed else ()
     return Steps(tuple(_based((*root, *_with(here, points)))), by_bwrap)
+
+
+def _parts(mount: Mount, terminal: str) -> Iterator[Mount]:
+    if mount.kind != "dev":
+        yield mount
+        return
+    dev = mount.dest
+    yield Mount("tmpfs", dev)
+    yield from (Mount("device", f"{dev}/{name}", f"/dev/{name}") for name in _DEVICES)
+    yield from (Mount("symlink", f"{dev}/{name}", to) for name, to in _DEVICE_LINKS.items())
+    yield Mount("dir", f"{dev}/shm")
+    yield Mount("devpts", f"{dev}/pts")
+    if terminal:
+        yield Mount("device", f"{dev}/console", terminal)  # by which ttyname(3) finds it
 
 
 def _with(mounts: Iterable[Mount], points: Iterable[Mount]) -> Iterator[Mount]:

@@ -16,12 +16,13 @@ from collections.abc import Iterable
 
 from axonkernel.box.linux import (
     MOUNT_NODEV,
+    MOUNT_NOEXEC,
     MOUNT_NOSUID,
     MOUNT_RDONLY,
     clone_tree,
     mount_setattr,
     move_mount,
-    new_tmpfs,
+    new_mount,
     open_beneath,
     own_mount_namespace,
 )
@@ -35,7 +36,13 @@ __all__ = ["make", "open_source", "place"]
 #: alone. bwrap uses /tmp for itself.
 _PLACES = ("/mnt", "/srv", "/media", "/opt", "/run", "/home", "/var/tmp")
 _CLOSED = MOUNT_NOSUID | MOUNT_NODEV
-_BINDS = ("bind", "ro-bind")
+_BINDS = ("bind", "ro-bind", "device")
+_BIND_ATTRIBUTES = {
+    "bind": _CLOSED,
+    "ro-bind": _CLOSED | MOUNT_RDONLY,
+    "device": MOUNT_NOSUID | MOUNT_NOEXEC,
+}
+_TERMINALS = {"ptmxmode": "0666", "mode": "0620"}
 _REPLACED = (errno.ELOOP, errno.ENOENT, errno.ENOTDIR, errno.EXDEV)
 
 
@@ -133,6 +140,8 @@ class _Tree:
             case "tmpfs":
                 self.own[mount.dest] = self._tmpfs(mount)
                 self._put(self.own[mount.dest], step)
+            case "devpts":
+                self._put(new_mount("devpts", _TERMINALS, MOUNT_NOSUID | MOUNT_NOEXEC), step)
             case _:
                 cover = _cover(mount)
                 fd = self._bind(mount) if cover is None else clone_tree(self.covers[cover])
@@ -144,8 +153,7 @@ class _Tree:
     def _bind(self, mount: Mount) -> int:
         """The source with all that is mounted below it, closed as the plan says."""
         fd = self.early[mount.source] if mount.source in self.early else _copy_of(mount.source)
-        read_only = MOUNT_RDONLY if mount.kind == "ro-bind" else 0
-        mount_setattr(fd, _CLOSED | read_only, recursive=True)
+        mount_setattr(fd, _BIND_ATTRIBUTES[mount.kind], recursive=True)
         return fd
 
     def _tmpfs(self, mount: Mount) -> int:
@@ -154,11 +162,11 @@ class _Tree:
             options["size"] = str(mount.size_bytes)
         if self.owner is not None:
             options |= {"uid": str(self.owner[0]), "gid": str(self.owner[1])}
-        return new_tmpfs(options, _CLOSED)
+        return new_mount("tmpfs", options, _CLOSED)
 
     def _make_covers(self, wanted: Iterable[tuple[str, int, str]]) -> None:
         """All on one tmpfs, which lies below the tree, where no name leads to it."""
-        folder = new_tmpfs({"mode": "0755"}, _CLOSED)
+        folder = new_mount("tmpfs", {"mode": "0755"}, _CLOSED)
         self._put_at_place(folder)  # what is not mounted cannot be copied
         for number, cover in enumerate(wanted):
             kind, mode, data = cover

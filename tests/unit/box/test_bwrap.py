@@ -22,7 +22,8 @@ def words(
         return 99 + len(asked)
 
     given = {"status_fd": 5, "block_fd": 6, "filter_fd": 7} | fds
-    return bwrap.arguments(plan, command, "/mnt", mounts, descriptor, **given), asked
+    found = bwrap.arguments(plan, command, "/mnt", mounts, descriptor, ids=(8, 9), **given)
+    return found, asked
 
 
 def test_the_smallest_box() -> None:
@@ -30,9 +31,10 @@ def test_the_smallest_box() -> None:
     found, asked = words(BoxPlan(env=(("A", "b=c"),), cwd="/ws"))
     assert found == [
         *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
-        *("--unshare-cgroup-try", "--die-with-parent", "--new-session"),
+        *("--unshare-cgroup-try", "--die-with-parent"),
         *("--cap-drop", "ALL", "--clearenv", "--hostname", "box", "--disable-userns"),
-        *("--json-status-fd", "5", "--bind", "/mnt", "/"),
+        *("--uid", "8", "--gid", "9"),
+        *("--json-status-fd", "5", "--new-session", "--dev-bind", "/mnt", "/"),
         *("--setenv", "A", "b=c", "--chdir", "/ws"),
         *("--block-fd", "6", "--seccomp", "7"),
     ]
@@ -43,14 +45,13 @@ def test_what_bwrap_mounts_over_the_tree() -> None:
     """In order; sources by descriptor, never by a name that may be reused."""
     mounts = (
         Mount("proc", "/proc"),
-        Mount("dev", "/dev"),
         Mount("ro-bind", "/proc/sys", "/proc/sys"),
-        Mount("bind", "/dev/shm", "/d"),
+        Mount("bind", "/proc/x", "/d"),
     )
     found, asked = words(BoxPlan(), COMMAND, *mounts)
-    assert found[found.index("--bind") : found.index("--chdir")] == [
-        *("--bind", "/mnt", "/", "--proc", "/proc", "--dev", "/dev"),
-        *("--ro-bind-fd", "100", "/proc/sys", "--bind-fd", "101", "/dev/shm"),
+    assert found[found.index("--dev-bind") : found.index("--chdir")] == [
+        *("--dev-bind", "/mnt", "/", "--proc", "/proc"),
+        *("--ro-bind-fd", "100", "/proc/sys", "--bind-fd", "101", "/proc/x"),
     ]
     assert asked == ["/proc/sys", "/d"]
 
