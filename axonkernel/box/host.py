@@ -12,7 +12,7 @@ import pwd
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeVar
 
-from axonkernel.box import find, floor
+from axonkernel.box import find, floor, gitconfig
 from axonkernel.box.find import Program
 from axonkernel.box.names import Absent, Entry, absent, entry_of, expand, other_names, sockets
 from axonkernel.policy.globs import argument_glob, is_glob, path_glob, unescape
@@ -58,7 +58,8 @@ class Host(NamedTuple):
 
     ``links``: where those of our own paths that are links lead; grants are resolved already.
     ``absent``: names that must not be made in write grants. ``sockets``: those of the host's
-    that a box with a network wall would reach.
+    that a box with a network wall would reach. ``git``: the name and address of
+    the user, as a git configuration.
     """
 
     user: User
@@ -84,6 +85,7 @@ class Host(NamedTuple):
     links: tuple[tuple[str, str], ...]
     absent: tuple[Absent, ...] = ()
     sockets: tuple[Entry, ...] = ()
+    git: str = ""
 
 
 def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None) -> Host:
@@ -131,7 +133,14 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         links=tuple((path, real) for path in own if (real := os.path.realpath(path)) != path),
         absent=_unique(_absent(fs, denied, protected)),
         sockets=tuple(_sockets(policy)),
+        git=_git(user, programs, walled),
     )
+
+
+def _git(user: User, programs: Iterable[Program], walled: bool) -> str:
+    """Who the user is to git, where git is there to be told."""
+    there = not walled or any(program.name == "git" for program in programs)
+    return gitconfig.identity(gitconfig.sources(user.home)) if there else ""
 
 
 def _myself() -> User:

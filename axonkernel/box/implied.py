@@ -14,7 +14,7 @@ from axonkernel.policy.model import FsPolicy, Policy
 __all__ = ["implied_grants"]
 
 #: Written by the box itself: they name its one user and its own resolver.
-_IDENTITY = ("/etc/passwd", "/etc/group", "/etc/hosts", "/etc/resolv.conf")
+_IDENTITY = ("/etc/passwd", "/etc/group", "/etc/hosts", "/etc/resolv.conf", "/etc/gitconfig")
 
 
 def implied_grants(policy: Policy, env: Mapping[str, str]) -> BoxGrants:

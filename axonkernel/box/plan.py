@@ -15,8 +15,8 @@ from typing import Literal
 from axonkernel.box.host import Ask, Host
 from axonkernel.box.model import BoxPlan, LimitsPlan, Mount, NetPlan
 from axonkernel.box.names import Entry
-from axonkernel.box.protections import brings, lies_in, mask, protections, watch, within
 from axonkernel.box.posture import escalates
+from axonkernel.box.protections import brings, lies_in, mask, protections, watch, within
 from axonkernel.box.unbuilt import unreachable
 from axonkernel.policy.environ import QUIET, environment
 from axonkernel.policy.hosts import granted_parts
@@ -120,6 +120,8 @@ def _identity(host: Host) -> Iterator[Mount]:
     hosts = "127.0.0.1 localhost box\n::1 localhost ip6-localhost box\n"
     yield Mount("data", "/etc/hosts", mode=0o444, data=hosts)
     yield Mount("data", "/etc/resolv.conf", mode=0o444, data=_RESOLV)
+    if host.git:
+        yield Mount("data", "/etc/gitconfig", mode=0o444, data=host.git)
 
 
 def _floor(host: Host) -> Iterator[Mount]:

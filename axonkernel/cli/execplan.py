@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from axonkernel.box import gitconfig
 from axonkernel.box.host import Ask, Host
 from axonkernel.box.model import BoxPlan
 from axonkernel.box.prepare import create, prepare_surveyed
@@ -141,4 +142,5 @@ def _watched(layers: list[Policy], policy: Policy, host: Host) -> tuple[str, ...
         *programs,
         *host.program_folders,
         *profile_paths(),
+        *gitconfig.sources(host.user.home),
     )
