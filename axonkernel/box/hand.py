@@ -72,7 +72,6 @@ class _Hand:
         self.watched: set[str] = set()
         self.places: dict[str, int] = {}
         self.reports = 0
-        self.spare = -1
 
     # -- before the box's program runs --------------------------------------------------
 
@@ -92,7 +91,8 @@ class _Hand:
             os.close(fd)
         # A change of user has undone the first.
         die_with_parent(signal.SIGKILL)
-        self.spare = overmount.empty_file()
+        self.files = overmount.EmptyFiles()
+        self.spare = self.files.another()
 
     def begin(self) -> None:
         """Watch what is kept, and make good what has changed since the plan was made."""
@@ -153,7 +153,7 @@ class _Hand:
             with contextlib.suppress(OSError):  # seen to below
                 overmount.put(self.spare, folder, posixpath.basename(item.path))
                 os.close(self.spare)
-                self.spare = overmount.empty_file()
+                self.spare = self.files.another()
         self._hold(item)
         self._tell("mask.restored", item.path)
 
@@ -207,7 +207,7 @@ class _Hand:
                 mount = self._same_again(item, folder, name, leads)
         if mount < 0:
             is_folder = stat.S_ISDIR(found.st_mode)
-            mount = overmount.empty_folder() if is_folder else overmount.empty_file()
+            mount = overmount.empty_folder() if is_folder else self.files.another()
         try:
             overmount.put(mount, folder, name)
         finally:

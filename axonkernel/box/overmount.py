@@ -11,7 +11,7 @@ import os
 
 from axonkernel.box.linux import syscall
 
-__all__ = ["empty_file", "empty_folder", "is_mount", "looked_up", "put", "same_again"]
+__all__ = ["EmptyFiles", "empty_folder", "is_mount", "looked_up", "put", "same_again"]
 
 _STATX, _OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT = 332, 428, 429, 430, 431, 432
 _OPENAT2, _MOUNT_SETATTR = 437, 442
@@ -36,16 +36,20 @@ class _OpenHow(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("flags", "mode", "resolve"))
 
 
-def empty_file() -> int:
-    """A mount whose root is an empty file that nobody may open; not attached yet."""
-    tmpfs = _tmpfs(0o755)
-    try:
-        os.close(os.open("m", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0, dir_fd=tmpfs))
-        mount = _clone(tmpfs, "m")
-    finally:
-        os.close(tmpfs)
-    _set_attributes(mount, _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV | _ATTR_NOEXEC)
-    return mount
+class EmptyFiles:
+    """Mounts whose root is an empty file that nobody may open, all of one file system.
+
+    Its own mount is kept: to let go of one takes the kernel milliseconds.
+    """
+
+    def __init__(self) -> None:
+        self._tmpfs = _tmpfs(0o755)
+        os.close(os.open("m", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0, dir_fd=self._tmpfs))
+        _set_attributes(self._tmpfs, _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV | _ATTR_NOEXEC)
+
+    def another(self) -> int:
+        """One more; not attached yet."""
+        return _clone(self._tmpfs, "m")
 
 
 def empty_folder() -> int:

@@ -6,13 +6,13 @@ what the host had at a name, and the host may put something else there.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from axonkernel.box.host import Host
 from axonkernel.box.model import Kept, Mount, Watch
 from axonkernel.box.names import SYSTEM, Absent, Entry
+from axonkernel.box.steps import between
 from axonkernel.policy.globs import is_glob, unescape
 from axonkernel.policy.model import FsPolicy, Policy
 from axonkernel.policy.protect import DEFAULT_PROTECT
@@ -26,7 +26,7 @@ _SCRATCH = ("/run", "/tmp", "/var/tmp", "/dev", "/proc")
 def protections(writes: Iterable[str], host: Host) -> Iterator[Mount]:
     """Read-only inside write grants; their folders are pinned, or a rename would undo it."""
     for entry, grant in _protected(tuple(writes), host):
-        for ancestor in _between(grant, entry.path):
+        for ancestor in between(grant, entry.path):
             yield Mount("bind", ancestor, ancestor)
         yield Mount("ro-bind", entry.path, entry.path)
 
@@ -49,7 +49,7 @@ def watch(policy: Policy, host: Host) -> Watch | None:
         tuple(_kept(fs, host)),
         denied,
         tuple(filter(is_glob, DEFAULT_PROTECT if fs.protect is None else fs.protect)),
-        wall and any(not lies_in(path, ("/", *SYSTEM)) for path, _ in grants),
+        wall and any(path != "/" and not lies_in(path, SYSTEM) for path, _ in grants),
     )
     return found if found.kept or found.denied or found.sockets else None
 
@@ -80,7 +80,7 @@ def _items(fs: FsPolicy, host: Host, held: set[str]) -> Iterator[Kept]:
         if entry.link and _is_inside(entry.link, fs.write):
             yield from _link(entry, granted)
     for entry, grant in _protected(fs.write, host):
-        yield from (Kept(path, "pin") for path in _between(grant, entry.path))
+        yield from (Kept(path, "pin") for path in between(grant, entry.path))
         folder = entry.kind == "dir"
         stub = entry.path in held or _is_of_git(entry.path)
         yield Kept(entry.path, "read-only", "", stub, folder, 0o755 if folder else 0o444)
@@ -95,7 +95,7 @@ def _link(entry: Entry, granted: tuple[str, ...]) -> Iterator[Kept]:
     """A protected name that is a link: what it leads to is there, and the name is not to be
     turned elsewhere."""
     grant = next(path for path in granted if _is_inside(entry.link, (path,)))
-    yield from (Kept(path, "pin") for path in _between(grant, entry.link))
+    yield from (Kept(path, "pin") for path in between(grant, entry.link))
     if entry.kind != "missing" and any(brings(path, entry.path) for path in granted):
         yield Kept(entry.link, "read-only", entry.path)
     else:
@@ -104,7 +104,7 @@ def _link(entry: Entry, granted: tuple[str, ...]) -> Iterator[Kept]:
 
 def _absent(name: Absent, fs: FsPolicy) -> Iterator[Kept]:
     grant = max((path for path in fs.write if _is_inside(name.path, (path,))), key=len)
-    for path in _between(grant, name.path):
+    for path in between(grant, name.path):
         yield Kept(path, "pin", "", path in name.above, True, 0o755)
     how: Literal["mask", "read-only"] = "read-only" if name.mode else "mask"
     yield Kept(name.path, how, "", True, name.kind == "dir", name.mode, name.text)
@@ -121,13 +121,6 @@ def _protected(writes: tuple[str, ...], host: Host) -> Iterator[tuple[Entry, str
         grant = next((path for path in writes if brings(path, entry.path)), None)
         if grant is not None and entry.kind != "missing" and entry.path != grant:
             yield entry, grant
-
-
-def _between(grant: str, path: str) -> Iterator[str]:
-    """The folders strictly between a grant and a path below it, outermost first."""
-    rest = path[len(grant.rstrip("/")) :].strip("/").split("/")[:-1]
-    for count in range(1, len(rest) + 1):
-        yield posixpath.join(grant, *rest[:count])
 
 
 def _is_written(path: str, fs: FsPolicy) -> bool:

@@ -152,6 +152,10 @@ def _run(options: Options) -> int:
         sys.stderr.write(f"axonkernel exec: {result.stage}: {result.message}\n")
     elif result.reason in ("wall", "memory"):
         sys.stderr.write(f"axonkernel exec: the {result.reason} limit ended the command\n")
+    if result.kept or result.reason == "keeper":
+        from axonkernel.box.remarks import remarks
+
+        sys.stderr.writelines(f"axonkernel exec: {line}\n" for line in remarks(result))
     _tell_status(options, plan, result)
     return result.exit_code
 
@@ -237,6 +241,7 @@ def _tell_status(options: Options, plan: BoxPlan, result: BoxResult) -> None:
             {"address": address, "protocol": protocol, "port": port}
             for address, protocol, port in result.denied
         ],
+        "kept": result.kept,
         "posture": [row._asdict() for row in plan.posture],
     }
     os.write(int(fd), (json.dumps(status) + "\n").encode())

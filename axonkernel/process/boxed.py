@@ -71,6 +71,10 @@ class Boxed:
             if code is None:
                 raise BoxError(result.stage, result.message)
             return Ending(code, message=result.message)
+        if result.reason == "keeper":
+            from axonkernel.box.remarks import KEEPER_GONE
+
+            raise BoxError("keeper", KEEPER_GONE)
         limit, peak = _limit(result)
         denied = tuple((address, protocol, port) for address, protocol, port in result.denied)
         return Ending(

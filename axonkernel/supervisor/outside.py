@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, evolve, frozen
 
 from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField, posture_line
+from axonkernel.box.remarks import remarks
 from axonkernel.errors import AxonError, BoxError
 from axonkernel.policy.model import Policy
 
@@ -219,6 +220,7 @@ def _concluded(result: BoxResult, outcome: dict[str, Any] | None) -> int:
         raise BoxError(result.stage, result.message)
     if result.reason in ("wall", "memory"):
         sys.stderr.write(f"{_PREFIX}the {result.reason} limit ended the agent\n")
+    sys.stderr.writelines(f"{_PREFIX}{line}\n" for line in remarks(result))
     if outcome is not None and outcome["type"] == "error":
         sys.stderr.write(f"{_PREFIX}{outcome['text']}\n")
     if outcome is not None and outcome["type"] == "result":

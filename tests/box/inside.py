@@ -140,6 +140,17 @@ def unix(path, datagram=False):
     return "ok"
 
 
+def own(path):
+    """Make a unix socket and connect to it; its name is that of the file afterwards."""
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        server.bind(path)
+        server.listen()
+        time.sleep(0.02)
+        client.connect(path)
+        client.sendall(b"x")
+        return "ok" if server.accept()[0].recv(1) else "closed"
+
+
 def sock(family, kind, protocol=0):
     socket.socket(family, kind, protocol).close()
     return "ok"
