@@ -107,7 +107,8 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         programs, folders, missing = _programs(shell, ask, path)
     shared = tuple(entry for entry in map(entry_of, floor.SHARED) if entry.kind != "missing")
     extra = tuple(map(entry_of, ask.read))
-    own = (*(entry.path for entry in (*shared, *extra)), *folders)
+    own = (*(entry.path for entry in (*shared, *extra)), *folders, "/etc/resolv.conf")
+    secret = map(os.path.realpath, (*ask.hide, *ask.state))
     protected = _unique(_protected(fs))
     return Host(
         user=user,
@@ -123,7 +124,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         extra=extra,
         denied=_unique((*denied, *other_names(denied, (*fs.read, *fs.write)))),
         protected=protected,
-        hidden=tuple(e for e in map(entry_of, (*ask.hide, *ask.state)) if e.kind != "missing"),
+        hidden=tuple(e for e in map(entry_of, secret) if e.kind != "missing"),
         bins=bins,
         walled=walled,
         programs=programs,

@@ -17,6 +17,7 @@ from axonkernel.box.model import BoxPlan, LimitsPlan, Mount, NetPlan
 from axonkernel.box.names import Entry
 from axonkernel.box.posture import escalates
 from axonkernel.box.protections import brings, lies_in, mask, protections, watch, within
+from axonkernel.box.steps import between
 from axonkernel.box.unbuilt import unreachable
 from axonkernel.policy.environ import QUIET, environment
 from axonkernel.policy.hosts import granted_parts
@@ -76,7 +77,8 @@ def _tree(policy: Policy, host: Host) -> Iterator[Mount]:
         if policy.fs is not None:
             layers += _grants(policy, host, walled)
         if policy.net is not None:
-            layers.append(Mount("data-over", "/etc/resolv.conf", mode=0o444, data=_RESOLV))
+            resolv = dict(host.links).get("/etc/resolv.conf", "/etc/resolv.conf")
+            layers.append(Mount("data-over", resolv, mode=0o444, data=_RESOLV))
     yield from _by_depth(layers)
     yield from (Mount("remount-ro", folder) for folder in walled)
     if root == "closed":
@@ -199,10 +201,10 @@ def _by_depth(mounts: Iterable[Mount]) -> list[Mount]:
     """Shallow first; of two at one place the later wins, and only it is made."""
     latest = {mount.dest: mount for mount in mounts if mount.dest != "/"}
     ordered = sorted(latest.values(), key=lambda mount: (mount.dest.count("/"), mount.dest))
+    around = {folder for mount in ordered for folder in between("/", mount.dest)}
     closed_at_last: list[Mount] = []
     for at, mount in enumerate(ordered):
-        below = any(within(other.dest, mount.dest) for other in ordered[at + 1 :])
-        if mount.kind == "mask-dir" and below:
+        if mount.kind == "mask-dir" and mount.dest in around:
             # A grant inside a denied folder: its way is made before the folder is closed.
             ordered[at] = Mount("tmpfs", mount.dest, mode=0o111)
             closed_at_last.append(Mount("remount-ro", mount.dest))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from axonkernel.box.model import Mount
 
-__all__ = ["Step", "Steps", "steps"]
+__all__ = ["Step", "Steps", "between", "steps"]
 
 _ROOT = Mount("tmpfs", "/")
 _BINDS = ("bind", "ro-bind")
@@ -104,7 +104,7 @@ def _based(mounts: Iterable[Mount]) -> Iterator[Step]:
             continue
         base = _base(mount.dest, bases)
         if base:
-            for folder in _between(base, mount.dest):
+            for folder in between(base, mount.dest):
                 if (base, folder) not in there:
                     there.add((base, folder))
                     yield Step(Mount("dir", folder), base)
@@ -127,11 +127,11 @@ def _base(path: str, bases: dict[str, str]) -> str:
     return ""
 
 
-def _between(base: str, path: str) -> Iterator[str]:
-    """The folders strictly between a base and a path in it, outermost first."""
-    names = path[len(base.rstrip("/")) :].strip("/").split("/")[:-1]
+def between(folder: str, path: str) -> Iterator[str]:
+    """The folders strictly between one and a path below it, outermost first."""
+    names = path[len(folder.rstrip("/")) :].strip("/").split("/")[:-1]
     for count in range(1, len(names) + 1):
-        yield posixpath.join(base, *names[:count])
+        yield posixpath.join(folder, *names[:count])
 
 
 def _at_real_places(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:

@@ -31,10 +31,10 @@ def test_the_smallest_box() -> None:
     found, asked = words(BoxPlan(env=(("A", "b=c"),), cwd="/ws"))
     assert found == [
         *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
-        *("--unshare-cgroup-try", "--die-with-parent"),
+        *("--unshare-cgroup-try", "--die-with-parent", "--new-session"),
         *("--cap-drop", "ALL", "--clearenv", "--hostname", "box", "--disable-userns"),
         *("--uid", "8", "--gid", "9"),
-        *("--json-status-fd", "5", "--new-session", "--dev-bind", "/mnt", "/"),
+        *("--json-status-fd", "5", "--dev-bind", "/mnt", "/"),
         *("--setenv", "A", "b=c", "--chdir", "/ws"),
         *("--block-fd", "6", "--seccomp", "7"),
     ]
