@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import pwd
-import stat
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,6 @@ from axonkernel.policy.model import Policy
 
 __all__ = ["create", "interpreter_files", "prepare", "prepare_surveyed", "refused", "without_box"]
 
-_KEPT_USER = "{} is closed to {}, the project's owner: the agent keeps this user's uid"
 #: What to do about a field that no machine can hold yet.
 _UNBUILT_FIX = "leave it out; this version cannot hold it"
 #: What going without a piece costs, where that is not a wall.
@@ -56,13 +54,6 @@ def prepare_surveyed(
     run_as = _run_as(policy, owner)
     host = survey(policy, ask, environ, run_as)
     built = plan.build(policy, host, ask)
-    if run_as is not None and (closed := out_of_reach(built, run_as)):
-        if policy.box.run_as is not None:
-            raise BoxError("user", f"{closed} is closed to {run_as.name} (box.run_as)")
-        # Not asked for by name: rather the supervisor's own user, without capabilities.
-        host = survey(policy, ask, environ, None)
-        built = plan.build(policy, host, ask)
-        built = built._replace(warnings=(*built.warnings, _KEPT_USER.format(closed, run_as.name)))
     mediated = ask.role != "exec"
     if "box" in unenforced:
         return _bare(built, policy, unenforced, mediated=mediated), host
@@ -230,32 +221,6 @@ def _owner(policy: Policy) -> int | None:
         except OSError as error:
             raise BoxError("user", f"{path}: {error.strerror}") from error
     return None
-
-
-def out_of_reach(built: BoxPlan, user: User) -> str:
-    """The first folder above a mount's source that ``user`` may not enter; "" when none is.
-
-    bwrap looks sources up as the user it runs as, by their names.
-    """
-    entered: set[str] = set()
-    for mount in built.mounts:
-        folder = os.path.dirname(mount.source) if mount.kind in ("bind", "ro-bind") else "/"
-        while folder not in entered and folder not in ("", "/"):
-            entered.add(folder)
-            if not _may_enter(folder, user):
-                return folder
-            folder = os.path.dirname(folder)
-    return ""
-
-
-def _may_enter(folder: str, user: User) -> bool:
-    try:
-        status = os.stat(folder)
-    except OSError:
-        return True  # missing: made later, or skipped
-    if status.st_uid == user.uid:
-        return bool(status.st_mode & stat.S_IXUSR)
-    return bool(status.st_mode & (stat.S_IXGRP if status.st_gid == user.gid else stat.S_IXOTH))
 
 
 def interpreter_files() -> tuple[str, ...]:
