@@ -33,12 +33,14 @@ from axonkernel.box.linux import (
 )
 from axonkernel.box.model import Kept, Watch
 from axonkernel.box.names import SYSTEM
+from axonkernel.box.openings import is_open_to_write
 from axonkernel.box.sockets import Owners
+from axonkernel.errors import BoxError
 
 __all__ = ["MOST_FOLDERS", "serve"]
 
 #: Folders watched for new names; what lies in more is reported and not watched.
-MOST_FOLDERS = 16_384
+MOST_FOLDERS = 8_192
 _MOST_REPORTS = 256
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
@@ -69,9 +71,9 @@ class _Hand:
         self.rules = rules
         self.folders = Folders()
         self.owners = Owners()
-        self.watched: set[str] = set()
         self.places: dict[str, int] = {}
         self.reports = 0
+        self.runs = False
 
     # -- before the box's program runs --------------------------------------------------
 
@@ -112,6 +114,7 @@ class _Hand:
 
     def run(self) -> None:
         """Act on what happens, until the warden ends."""
+        self.runs = True
         poll = select.poll()
         for source in (self.folders, self.warden, self.steward):
             if source is not None:
@@ -167,7 +170,9 @@ class _Hand:
         for item in self.rules.below(path):
             if self._hold(item):
                 self._tell("mask.restored", item.path)
-        if self.rules.everywhere and self.rules.is_granted(path):
+        if path == "/":
+            self.look_around()
+        elif self.rules.everywhere and self.rules.is_granted(path):
             self._enter(path)
 
     # -- one name -----------------------------------------------------------------------
@@ -194,7 +199,15 @@ class _Hand:
             return False  # gone again: there will be another event
         if item.how == "pin":
             self._watch(item.path)
+        elif item.how == "read-only" and self.runs:
+            self._require_unopened(item.path)
         return True
+
+    def _require_unopened(self, path: str) -> None:
+        """A descriptor that the box has got meanwhile would write past any mount."""
+        found = os.stat(path)
+        if stat.S_ISREG(found.st_mode) and is_open_to_write(found.st_dev, found.st_ino):
+            raise BoxError("keeper", f"{path} was opened for writing while the host replaced it")
 
     def _put(self, item: Kept, folder: int, name: str) -> None:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -284,9 +297,12 @@ class _Hand:
             if len(self.folders) >= MOST_FOLDERS:
                 self._tell("watch.full", path)
                 return
-            if not self._watch(path):
-                continue
-            for name, is_folder in _names(path):
+            try:
+                watched = self._watch(path)
+            except OSError:  # no more for this user: what is kept by name comes first
+                self._tell("watch.full", path)
+                return
+            for name, is_folder in _names(path) if watched else ():
                 inner = posixpath.join(path, name)
                 for action in self.rules.on_new(inner, is_folder=is_folder):
                     if action.verb == "enter":
@@ -314,10 +330,9 @@ def _become_mapped() -> None:
         uid = int(uids.read().split()[0])
     with open("/proc/self/gid_map", encoding="ascii") as gids:
         gid = int(gids.read().split()[0])
-    if os.getgid() != gid:
-        os.setresgid(gid, gid, gid)
-    if os.getuid() != uid:
-        os.setresuid(uid, uid, uid)
+    # Even where that seems to be so already: an id that is not known reads as nobody's.
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
 
 
 def _in(path: str, folder: str) -> bool:
