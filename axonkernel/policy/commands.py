@@ -14,7 +14,7 @@ from axonkernel.policy.profiles.effects import effects
 from axonkernel.policy.profiles.found import UNKNOWN, Run
 from axonkernel.policy.request import Argv, ProcessRequest, ShellRequest
 from axonkernel.policy.shell.calls import Call, Redirect
-from axonkernel.policy.shell.faults import TooComplex
+from axonkernel.policy.shell.faults import LineFault, TooComplex
 from axonkernel.policy.shell.line import read_line
 from axonkernel.policy.shell.names import BUILTINS
 
@@ -98,6 +98,8 @@ def _plain(line: str) -> Argv | None:
     if needs_shell(line) or "~" in line:
         return None
     words = split_words(line)
+    if words and not words[0]:
+        raise LineFault("a program without a name")
     return None if words and words[0] in BUILTINS else words
 
 

@@ -90,13 +90,14 @@ def compile(
         return _CLOSED if getattr(policy, block) is None else ""
 
     env = EnvRules(closed.env, layer=layer, absent=absent("env")) if closed.env else None
-    net, shell, tools = closed.net, closed.shell, closed.tools
+    shell, tools = closed.shell, closed.tools
     fs = FsRules(closed.fs, layer=layer, absent=absent("fs"), boxed=boxed) if closed.fs else None
+    net = NetRules(closed.net, layer=layer, absent=absent("net")) if closed.net else None
     added = [(profiles or {})[file] for file in shell.profiles] if shell else []
     return Ruleset(
         policy,
         fs=fs,
-        net=NetRules(net, layer=layer, absent=absent("net")) if net else None,
+        net=net,
         shell=ShellRules(
             shell,
             layer=layer,
@@ -104,6 +105,8 @@ def compile(
             path=path,
             env=env,
             fs=fs,
+            net=net,
+            boxed=boxed is not None,
             profiles=Profiles(added) if added else SHIPPED,
         )
         if shell

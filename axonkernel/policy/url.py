@@ -7,17 +7,27 @@ two parsers could cut at different places is refused instead of repaired.
 from __future__ import annotations
 
 import re
+from typing import Literal
 from urllib.parse import urljoin
 
 from attrs import frozen
 
 from axonkernel.policy.hosts import canonical_host
 
-__all__ = ["LONGEST_URL", "Url", "parse_url"]
+__all__ = ["LONGEST_URL", "Url", "contacted", "parse_url"]
 
 LONGEST_URL = 8_192
 
 _PORTS = {"http": 80, "https": 443}
+#: Further schemes of clients such as curl, which are judged and never fetched here.
+_OTHER_PORTS = {
+    "dict": 2628, "ftp": 21, "ftps": 990, "gopher": 70, "gophers": 70, "imap": 143, "imaps": 993,
+    "ldap": 389, "ldaps": 636, "mqtt": 1883, "pop3": 110, "pop3s": 995, "rtmp": 1935, "rtsp": 554,
+    "scp": 22, "sftp": 22, "smb": 445, "smbs": 445, "smtp": 25, "smtps": 465, "telnet": 23,
+    "tftp": 69, "ws": 80, "wss": 443,
+}  # fmt: skip
+#: curl guesses the scheme of an address without one by these.
+_GUESSED = ("dict.", "ftp.", "imap.", "ldap.", "pop3.", "smtp.")
 _PARTS = re.compile(
     r"(?P<scheme>[A-Za-z]+)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?P<query>\?[^#]*)?(?:#.*)?\Z",
     re.DOTALL,
@@ -83,6 +93,27 @@ def parse_url(text: str) -> Url:
     path = _without_dots(_encoded(parts["path"])) or "/"
     query = _encoded(parts["query"] or "")
     return Url(scheme, host, _PORTS[scheme] if port is None else port, path + query)
+
+
+def contacted(text: str) -> tuple[str, int, Literal["tcp", "udp"]]:
+    """Host, port and protocol that a client such as curl connects to for an address.
+
+    The host is read by the rules of :func:`parse_url`; what stands behind it is not looked at.
+    Raises ValueError where it cannot be told.
+    """
+    scheme, apart, rest = text.partition("://")
+    if not apart or not scheme.isalnum():
+        scheme, rest = "http", text
+        if rest.lower().startswith(_GUESSED):
+            raise ValueError(f"{_shown(text)}: write the scheme")
+    scheme = scheme.lower()
+    if scheme not in _PORTS and scheme not in _OTHER_PORTS:
+        raise ValueError(f"{_shown(text)} has a scheme that is not known")
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    _refuse_characters(authority)
+    host, port = _authority(authority, text)
+    usual = _PORTS.get(scheme) or _OTHER_PORTS[scheme]
+    return host, usual if port is None else port, "udp" if scheme == "tftp" else "tcp"
 
 
 def _refuse_characters(text: str) -> None:

@@ -101,7 +101,7 @@ def argv_fault(request: ProcessRequest) -> Decision | None:
 
 def tool_fault(request: ToolRequest) -> Decision | None:
     """The denial of a tool call that is no JSON data, or has a NUL or half a character, or is
-    too large or deep to analyse; or None."""
+    too large or deep to analyse, or whose name or subjects are none; or None."""
     args = request.args
     if len(args) > MOST_TEXT or len(request.name) > LONGEST_PATH:
         return too_complex(f"{len(args)} characters of arguments")
@@ -114,6 +114,11 @@ def tool_fault(request: ToolRequest) -> Decision | None:
         return malformed(request.name, "half a character")
     if _SUSPECT.search(args) and (fault := _data_fault(args)):
         return malformed(request.name, fault)
+    if "*" in request.name or ".." in f".{request.name}.":
+        return malformed(request.name, "no name of a tool")
+    for subject in request.subjects:
+        if subject.kind != "argv" and not isinstance(subject.value, str):
+            return malformed(request.name, f"a subject of the kind {subject.kind} is text")
     return None
 
 

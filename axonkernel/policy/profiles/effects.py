@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from axonkernel.policy.profiles.found import UNKNOWN, Effects, FileUse, Hazard, Run
+from axonkernel.policy.profiles.found import UNKNOWN, Contact, Effects, FileUse, Hazard, Run
 from axonkernel.policy.profiles.given import Given, Read, read_words
 from axonkernel.policy.profiles.grammar import Grammar, Mode, Option, Profile
-from axonkernel.policy.profiles.names import below, known_folder, named_file
+from axonkernel.policy.profiles.names import CONTACTS, below, contact, known_folder, named_files
 from axonkernel.policy.profiles.scripts import Script
 from axonkernel.policy.profiles.scripts.awk import awk_script
 from axonkernel.policy.profiles.scripts.sed import sed_script
@@ -75,12 +75,15 @@ class _Collector:
         self.hazards: list[Hazard] = []
         self.files: list[FileUse] = []
         self.runs: list[Run] = []
+        self.contacts: list[Contact] = []
 
     def effects(self) -> Effects:
         """What was gathered."""
-        if not (self.hazards or self.files or self.runs):
+        if not (self.hazards or self.files or self.runs or self.contacts):
             return _NOTHING
-        return Effects(tuple(self.hazards), tuple(self.files), tuple(self.runs))
+        return Effects(
+            tuple(self.hazards), tuple(self.files), tuple(self.runs), tuple(self.contacts)
+        )
 
     def add(self, grammar: Grammar, read: Read, sub: str) -> None:
         """Everything in the words of one grammar."""
@@ -113,6 +116,8 @@ class _Collector:
                 role = next((mode.roles[n] for n in option.names if n in mode.roles), role)
             if option.hazard or option.keys:
                 self._judge_option(given, sub)
+            if mode is not None and mode.hazards:
+                self._judge_in_mode(option, mode, sub)
             if role == "text":
                 continue
             if role in ("hides", "ends"):
@@ -127,13 +132,20 @@ class _Collector:
             self._script(role, "\n".join(parts))
         return None if ends else hidden
 
+    def _judge_in_mode(self, option: Option, mode: Mode, sub: str) -> None:
+        """An option that is a hazard beside another."""
+        for name in option.names:
+            if name in mode.hazards:
+                self.hazards.append(Hazard(_lifts(option.names, sub), mode.hazards[name]))
+
     def _judge_option(self, given: Given, sub: str) -> None:
         option, value = given.option, given.value
         if option.hazard and not (option.safe and option.safe.fullmatch(value or "")):
             self.hazards.append(Hazard(_lifts(option.names, sub), option.hazard))
         if option.keys and value is not None:
             name, _, rest = re.sub(r"\s*[=\s]\s*", "=", value.strip(), count=1).partition("=")
-            name = name.lower()
+            # ssh reads a keyword between quotes too.
+            name = name.strip('"').lower()
             spelled = option.keys.spelled.get(name, name)
             lifts = (f"{option.names[0]} {spelled}", *_lifts(option.names, sub))
             if name in option.keys.hazards:
@@ -223,8 +235,15 @@ class _Collector:
         elif role in ("folder", "folder-write"):
             self._file(value, role == "folder-write", lifts)
             self._folder = below(self._folder, value)
-        elif (path := named_file(role, value)) is not None:
-            self._file(path, role == "local-write", lifts)
+        else:
+            self._named(role, value, lifts)
+
+    def _named(self, role: str, value: str, lifts: tuple[str, ...]) -> None:
+        """What a value names that is not just a file."""
+        for path, write in named_files(role, value):
+            self._file(path, write, lifts)
+        if role in CONTACTS and (found := contact(role, value)) is not None:
+            self.contacts.append(found)
 
     def _file(self, path: str | None, write: bool, lifts: tuple[str, ...]) -> None:
         if path in ("-", ""):

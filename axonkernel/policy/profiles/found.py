@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from axonkernel.policy.request import Argv
 
-__all__ = ["UNKNOWN", "Effects", "FileUse", "Hazard", "Run"]
+__all__ = ["UNKNOWN", "Contact", "Effects", "FileUse", "Hazard", "Run"]
 
 #: In front of a word of which only the spelling is known: ``$X``, ``*.py``. No real word has it.
 UNKNOWN: Final = "\0"
@@ -40,6 +40,23 @@ class FileUse(NamedTuple):
     lifts: tuple[str, ...] = ()
 
 
+class Contact(NamedTuple):
+    """A destination that is connected to.
+
+    Arguments:
+        spelled: the word that names it.
+        host: as named; None when it cannot be told.
+        port, protocol: where it is connected to.
+        dynamic: the word itself is not known.
+    """
+
+    spelled: str
+    host: str | None = None
+    port: int = 0
+    protocol: Literal["tcp", "udp"] = "tcp"
+    dynamic: bool = False
+
+
 class Run(NamedTuple):
     """A command that is run by a command.
 
@@ -64,3 +81,4 @@ class Effects(NamedTuple):
     hazards: tuple[Hazard, ...] = ()
     files: tuple[FileUse, ...] = ()
     runs: tuple[Run, ...] = ()
+    contacts: tuple[Contact, ...] = ()

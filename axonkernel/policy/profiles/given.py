@@ -128,7 +128,7 @@ def _command_end(words: Argv, start: int) -> int:
 
 def _long(grammar: Grammar, words: Argv, at: int, read: Read) -> int:
     name, joined, value = words[at].partition("=")
-    option = grammar.options.get(name)
+    option = grammar.options.get(name) or grammar.family(name)
     if option is None:
         option = grammar.abbreviated(name)
         if option is None or not grammar.abbreviates:
@@ -147,6 +147,9 @@ def _bundle(grammar: Grammar, words: Argv, at: int, read: Read) -> int:
     word, options = words[at], grammar.options
     if word[1:].isdecimal():
         return 1
+    for pair in grammar.pairs.finditer(word, 1) if grammar.pairs else ():
+        value = word[pair.end() :] or (words[at + 1] if at + 1 < len(words) else None)
+        read.add(options["-" + pair[0]], value)
     found = grammar.valued.search(word, 1)
     end = len(word) if found is None else found.start()
     known = True

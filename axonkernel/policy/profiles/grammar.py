@@ -26,11 +26,20 @@ ROLES: Final[Mapping[str, str]] = {
     "folder": "a folder that operands count from",
     "folder-write": "a folder that is written, that operands count from",
     "at": "text, or @ and a file that is read",
+    "named-at": "text, or NAME@FILE and @FILE, a file that is read",
+    "cookies": "NAME=VALUE, or a file that is read",
     "form": "a form field: NAME=@FILE and NAME=<FILE read",
-    "url": "an address; file: reads",
+    "format": "text in which @FILE reads and %output{FILE} writes",
+    "numbered-write": "a file that is written, unless # stands for a part of an address",
+    "several-read": "a file that is read, unless braces or brackets stand for several",
+    "uri-read": "a file that is read, unless it is a file: address",
+    "uri-write": "a file that is written, unless it is a file: address",
+    "url": "an address that is connected to; file: reads",
+    "elsewhere": "changes where is connected to",
     "local-read": "a file that is read, unless it is HOST:PATH",
     "local-write": "a file that is written, unless it is HOST:PATH",
     "outside-read": "a file that is read where its spelling leaves the working directory",
+    "outside-write": "a file that is written where its spelling leaves the working directory",
     "assigns": "NAME=VALUE words in front of a command",
     "assigned-read": "a file that is read, unless it is NAME=VALUE",
     "command": "the first word of a command that is run here",
@@ -90,6 +99,7 @@ class Mode(NamedTuple):
         operands: the roles of operands, or None for the usual ones.
         writes, reads: paths touched beside those that are named.
         by_option: without an ``fs`` block, what is written counts as the option's hazard.
+        hazards: options that are hazards beside those that select it, and why.
     """
 
     options: frozenset[str]
@@ -98,6 +108,7 @@ class Mode(NamedTuple):
     writes: tuple[str, ...]
     reads: tuple[str, ...]
     by_option: bool
+    hazards: Mapping[str, str]
 
 
 class Grammar:
@@ -128,10 +139,14 @@ class Grammar:
         ]
         self.valued = re.compile("|".join(map(re.escape, letters)) or "(?!)")
         selecting = self.instead.union(*(mode.options for mode in self.modes))
-        selecting = selecting.union(*(mode.roles for mode in self.modes))
+        selecting = selecting.union(*((*mode.roles, *mode.hazards) for mode in self.modes))
         for name, option in self.options.items():
             if not option.matters and not selecting.isdisjoint(option.names):
                 self.options[name] = option._replace(matters=True)
+        #: Two-letter options that matter, where they may stand inside a bundle.
+        self.pairs = _pairs(self.options) if style == "pairs" else None
+        #: Beginnings of option names that stand for whole families.
+        self.families = [(n[:-1], o) for n, o in self.options.items() if n.endswith("-*")]
         #: Whether operands, or the program alone, have an effect.
         self.busy = bool(
             self.operands or self.operand_hazards or self.modes or self.hazard or self.writes
@@ -153,6 +168,10 @@ class Grammar:
             self.operand_hazards.append((_compile(pattern), why))
         for pattern, words in table.get("operand_means", {}).items():
             self.operand_means.append((_compile(pattern), tuple(words.split())))
+
+    def family(self, name: str) -> Option | None:
+        """The option that stands for all whose names begin as this one does."""
+        return next((option for start, option in self.families if name.startswith(start)), None)
 
     def abbreviated(self, name: str) -> Option | None:
         """The option that a shortened long name stands for.
@@ -267,7 +286,13 @@ def _mode(table: Mapping[str, Any]) -> Mode:
         tuple(table.get("writes", "").split()),
         tuple(table.get("reads", "").split()),
         table.get("by_option", False),
+        table.get("hazards", {}),
     )
+
+
+def _pairs(options: Mapping[str, Option]) -> re.Pattern[str]:
+    found = (name[1:] for name, option in options.items() if len(name) == 3 and option.matters)
+    return re.compile("|".join(map(re.escape, found)) or "(?!)")
 
 
 def _compile(pattern: str) -> re.Pattern[str]:

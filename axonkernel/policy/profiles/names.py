@@ -1,14 +1,24 @@
-"""Files named in values and operands, where those are not just a path."""
+"""Files and destinations named in values and operands, where those are not just a path."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Final
 
-from axonkernel.policy.profiles.found import UNKNOWN
+from axonkernel.policy.profiles.found import UNKNOWN, Contact
+from axonkernel.policy.url import contacted
 
-__all__ = ["below", "known_folder", "named_file"]
+__all__ = ["CONTACTS", "below", "contact", "known_folder", "named_files"]
+
+#: Roles whose value is connected to.
+CONTACTS: Final = frozenset({"url", "elsewhere"})
 
 _AWK_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=", re.DOTALL)
+#: A part of curl's form field that is about the file before it.
+_ABOUT: Final = re.compile(r"\s*(?:type|filename|encoder|headers)\s*=", re.IGNORECASE)
+_HEADERS: Final = re.compile(r";\s*headers\s*=\s*[@<]\s*\"?([^;\"]*)", re.IGNORECASE)
+_OUTPUT: Final = re.compile(r"%output\{(?:>>)?([^}]*)")
 
 
 def known_folder(path: str) -> str | None:
@@ -24,30 +34,85 @@ def below(base: str, path: str) -> str:
     return path if path.startswith("/") or not base else f"{base}/{path}"
 
 
-def named_file(role: str, value: str) -> str | None:
-    """The file in a value that is not always one."""
+def named_files(role: str, value: str) -> Iterator[tuple[str | None, bool]]:
+    """The files in a value that is not always one, and whether they are written.
+
+    None stands for a file whose name cannot be told.
+    """
     if role == "at":
-        return value[1:] if value.startswith("@") else None
-    if role == "form":
-        content = value.partition("=")[2]
-        return content[1:].partition(";")[0] if content[:1] in ("@", "<") else None
-    if role == "url":
-        return _file_url(value)
-    if role in ("local-read", "local-write"):
+        yield from [(value[1:], False)] if value.startswith("@") else []
+    elif role == "named-at":
+        name, at, path = value.partition("@")
+        yield from [(path, False)] if at and "=" not in name else []
+    elif role == "cookies":
+        yield from [(value.removeprefix("@"), False)] if "=" not in value else []
+    elif role == "form":
+        yield from ((path, False) for path in _form_files(value))
+    elif role == "format":
+        yield from [(value[1:], False)] if value.startswith("@") else []
+        yield from ((path, True) for path in _OUTPUT.findall(value))
+    elif role in ("numbered-write", "several-read"):
+        unclear = "#" in value if role == "numbered-write" else not {"{", "["}.isdisjoint(value)
+        yield None if unclear else value, role == "numbered-write"
+    elif role in ("uri-read", "uri-write"):
+        yield None if value[:5].lower() == "file:" else value, role == "uri-write"
+    elif role == "url":
+        yield from ((path, False) for path in _url_files(value))
+    elif role in ("local-read", "local-write"):
         colon, slash = value.find(":"), value.find("/")
-        return value if colon < 0 or -1 < slash < colon else None
-    if role == "outside-read":
+        yield from [(value, role == "local-write")] if colon < 0 or -1 < slash < colon else []
+    elif role in ("outside-read", "outside-write"):
         leaves = value.startswith("/") or ".." in value.split("/")
-        return value if leaves else None
-    if role == "assigned-read":
-        return None if _AWK_ASSIGNMENT.match(value) else value
-    return None
+        yield from [(value, role == "outside-write")] if leaves else []
+    elif role == "assigned-read":
+        yield from [] if _AWK_ASSIGNMENT.match(value) else [(value, False)]
 
 
-def _file_url(value: str) -> str | None:
+def _form_files(value: str) -> Iterator[str | None]:
+    """curl(1): ``NAME=@FILE,FILE;type=T``, ``NAME=<FILE``, ``;headers=<FILE``.
+
+    Names between quotes may hold the separators, and escapes.
+    """
+    content = value.partition("=")[2].lstrip()
+    yield from _HEADERS.findall(content)
+    if content[:1] == "<":
+        yield content[1:].partition(";")[0].strip()
+    elif content[:1] == "@" and ('"' in content or "\\" in content):
+        yield None
+    elif content[:1] == "@":
+        parts = re.split("[,;]", content[1:])
+        yield from (part.strip() for part in parts if not _ABOUT.match(part))
+
+
+def _url_files(value: str) -> Iterator[str | None]:
+    """curl reads ``file:`` addresses, in which braces and brackets stand for several."""
+    if value.startswith("@"):
+        yield value[1:]
+    start = value.partition("/")[0]
+    if not {"{", "["}.isdisjoint(start) and not _bracketed(start):
+        yield None
     scheme, colon, rest = value.partition(":")
-    if not colon or scheme.lower() != "file":
+    if colon and scheme.lower() == "file":
+        path = "/" + rest[2:].partition("/")[2] if rest.startswith("//") else rest
+        # Encoded letters are decoded, and several names may stand in braces.
+        yield None if not {"%", "{", "["}.isdisjoint(path) else path
+
+
+def _bracketed(start: str) -> bool:
+    """Whether a word without a scheme starts with an IPv6 address."""
+    return re.match(r"\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]", start) is not None
+
+
+def contact(role: str, value: str) -> Contact | None:
+    """Where a value leads that is connected to; None where nothing is."""
+    shown = value.replace(UNKNOWN, "")
+    if UNKNOWN in value:
+        return Contact(shown, dynamic=True)
+    if role == "elsewhere":
+        return Contact(shown)
+    if value[:5].lower() == "file:":
         return None
-    if rest.startswith("//"):
-        rest = "/" + rest[2:].partition("/")[2]
-    return rest
+    try:
+        return Contact(shown, *contacted(value))
+    except ValueError:
+        return Contact(shown)

@@ -18,7 +18,7 @@ __all__ = ["faults", "json_schema"]
 _SPEC = re.compile(r"[^\s,=?;]+(?:={0,2}|\?|;)(?:,[^\s,=?;]+(?:={0,2}|\?|;))*")
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 _KINDS = ("interpreter", "wrapper")
-_STYLES = ("gnu", "exact", "bundle", "strict")
+_STYLES = ("gnu", "exact", "bundle", "pairs", "strict")
 
 Check = Callable[[Any, str], Iterator[Fault]]
 
@@ -60,7 +60,7 @@ def _undeclared(data: Mapping[str, Any], path: str) -> Iterator[Fault]:
     when = data.get("when")
     for at, mode in enumerate(when if isinstance(when, list) else ()):
         if isinstance(mode, dict):
-            places.append((f"when[{at}].roles", mode.get("roles")))
+            places += ((f"when[{at}].{key}", mode.get(key)) for key in ("roles", "hazards"))
             selectors = mode.get("options", "")
             if isinstance(selectors, str):
                 places.append((f"when[{at}].options", dict.fromkeys(selectors.split())))
@@ -159,6 +159,7 @@ def _program(value: Any, path: str) -> Iterator[Fault]:
 _role = _one_of(tuple(ROLES))
 _MODE: Final[Mapping[str, Check]] = {
     "by_option": _flag,
+    "hazards": _map(_text),
     "operands": _roles_line,
     "options": _text,
     "reads": _text,
@@ -199,7 +200,7 @@ def json_schema() -> dict[str, Any]:
     text, texts = {"type": "string"}, {"type": "object", "additionalProperties": {"type": "string"}}
     role_map = {"type": "object", "additionalProperties": {"enum": list(ROLES)}}
     mode = {"options": text, "operands": text, "writes": text, "reads": text,
-            "by_option": {"type": "boolean"}, "roles": role_map}  # fmt: skip
+            "by_option": {"type": "boolean"}, "hazards": texts, "roles": role_map}  # fmt: skip
     inside = {"type": "object", "properties": {"hazards": texts, "roles": role_map}}
     grammar = {
         **dict.fromkeys(("hazard", "instead", "operands", "options", "writes"), text),

@@ -24,7 +24,7 @@ from axonkernel.policy.model import NetPolicy, Verdict
 from axonkernel.policy.request import ConnectRequest, Decision, Match
 from axonkernel.policy.tables import Ports, Rule, rules
 
-__all__ = ["HostTable", "NetRules", "canonical_target"]
+__all__ = ["HostTable", "NetRules", "canonical_target", "is_loopback"]
 
 Target = tuple[str, Number | None]
 
@@ -41,6 +41,12 @@ def canonical_target(host: str) -> Target:
     if name == "localhost" or name.endswith(".localhost"):
         name = "127.0.0.1"
     return name, address_number(name)
+
+
+def is_loopback(target: Target) -> bool:
+    """Whether a target is the machine itself, or the box itself from inside of one."""
+    ip = target[1]
+    return ip is not None and (ip == (6, 1) or (ip[0] == 4 and ip[1] >> 24 == 127))
 
 
 class HostTable:
@@ -142,6 +148,8 @@ class NetRules:
         self.allow = HostTable(rules("$.net.allow", () if net.allow is True else net.allow))
         self._deny = HostTable(rules("$.net.deny", net.deny))
         self._escalate = HostTable(rules("$.net.escalate", net.escalate))
+        #: Whether any destination is allowed.
+        self.unrestricted = self._open and not self._deny.any and not self._escalate.any
 
     def judge(self, request: ConnectRequest, target: Target) -> Decision:
         """The verdict on a target from :func:`canonical_target`."""

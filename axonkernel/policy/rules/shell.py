@@ -18,6 +18,7 @@ from axonkernel.policy.request import Decision, Match, ProcessRequest, ShellRequ
 from axonkernel.policy.rules.effects import EffectRules
 from axonkernel.policy.rules.env import EnvRules, hazard
 from axonkernel.policy.rules.fs import FsRules
+from axonkernel.policy.rules.net import NetRules
 from axonkernel.policy.rules.programs import Program, ProgramTable, program_of
 from axonkernel.policy.rules.words import WordsRules
 from axonkernel.policy.shell.faults import LineFault, TooComplex
@@ -44,13 +45,15 @@ class ShellRules:
         path: tuple[str, ...],
         env: EnvRules | None,
         fs: FsRules | None = None,
+        net: NetRules | None = None,
+        boxed: bool = False,
         profiles: Profiles = SHIPPED,
     ) -> None:
         self._layer = layer
         self._absent = absent
         self._env = env
         self._profiles = profiles
-        self._effects = EffectRules(shell.unsafe, fs, layer)
+        self._effects = EffectRules(shell.unsafe, fs, net, layer=layer, boxed=boxed)
         self._raw = shell.raw
         self._spawn = shell.spawn is None or shell.spawn > 0
         self._any_program = shell.allow is True
@@ -169,21 +172,26 @@ class ShellRules:
 
     def matches(self, request: ProcessRequest | ShellRequest) -> Iterator[Match]:
         """Every rule about any of the commands."""
-        for command in commands_of(request, self._profiles):
-            if not command.program:
-                continue
-            program = program_of(command)
-            for rule in self._deny.covering(program):
-                yield Match("deny", rule.path, rule.text)
-            if self._any_program:
-                yield Match("allow", "$.shell.allow", "true")
-            for rule in self._allow.granting(program):
-                yield Match("allow", rule.path, rule.text)
-            for table in self._tables(program):
-                yield from table.matches(command.words)
+        commands = commands_of(request, self._profiles)
+        for command in commands:
+            if command.program:
+                yield from self._command_matches(command)
         if self._env is not None:
-            for name in request.env:
+            for name in (*request.env, *(name for each in commands for name in each.assigns)):
                 yield from self._env.matches(name)
+
+    def _command_matches(self, command: SimpleCommand) -> Iterator[Match]:
+        program = program_of(command)
+        for rule in self._deny.covering(program):
+            yield Match("deny", rule.path, rule.text)
+        if self._any_program:
+            yield Match("allow", "$.shell.allow", "true")
+        for rule in self._allow.granting(program):
+            yield Match("allow", rule.path, rule.text)
+        for table in self._tables(program):
+            yield from table.matches(command.words)
+        if profile := self._profiles.of(command.program, command.resolved):
+            yield from self._effects.matches(profile, command)
 
 
 def _subject(request: ProcessRequest | ShellRequest) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from axonkernel.policy.match import normalize
 from axonkernel.policy.shell.builtin import CHANGES_FOLDER, effect_of
 from axonkernel.policy.shell.calls import Call, Redirect
@@ -11,6 +13,10 @@ from axonkernel.policy.shell.tree import Chain, Definition, Node, Simple, Word
 from axonkernel.policy.shell.walk import assignments, certain, definitions, simples
 
 __all__ = ["Flow"]
+
+
+#: What bash puts in the place of ``<(commands)``, as a pattern: the number is its choice.
+_PIPE: Final = "/dev/fd/*"
 
 
 class Flow:
@@ -101,7 +107,7 @@ class Flow:
             return Call("", cwd=cwd, hidden=f"{name.text} in a folder that is not known"), 0
         rest = words[1:]
         dynamic = tuple(place for place, word in enumerate(rest) if not word.known)
-        texts = tuple(word.text for word in rest)
+        texts = tuple(word.text if word.file else _PIPE for word in rest)
         if not via and self._functions.get(name.text, name.at) < name.at:
             # What the function runs is judged where it is defined.
             return Call("", cwd=cwd), 0

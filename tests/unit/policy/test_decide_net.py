@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from axonkernel.policy.decide import compile
+from axonkernel.policy.decide import BoxGrants, compile
 from axonkernel.policy.model import NetPolicy, Policy
+from axonkernel.policy.parse import parse
 from axonkernel.policy.request import ConnectRequest, Decision, Request
 
 
@@ -150,3 +151,35 @@ def test_absent_empty_open_and_closed_differ() -> None:
     assert ask("10.0.0.1:22", allow=True).verdict == "allow"
     closed = compile(Policy(default="deny")).decide(Request.connect("a.test"))
     assert (closed.verdict, closed.layer) == ("deny", "default")
+
+
+CLIENT: dict[str, Any] = {"shell": {"allow": True, "raw": True}, "net": {"allow": ["h.test:80"]}}
+
+
+@pytest.mark.parametrize("words", ["localhost:3000", "http://127.0.0.1/", "http://[::1]:8/x"])
+def test_the_loopback_of_a_box_is_its_own(words: str) -> None:
+    """A program in a box may reach what runs in it; elsewhere the address is the machine's."""
+    request = Request.process(["curl", words])
+    boxed = compile(parse(CLIENT), boxed=BoxGrants())
+    assert (boxed.decide(request).verdict, boxed.decide(request).layer) == ("allow", "policy")
+    assert compile(parse(CLIENT)).decide(request).code == "net.private"
+    assert boxed.decide(Request.process(["curl", "http://10.0.0.1/"])).code == "net.private"
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("curl $URL; true", "escalate"),
+        ('curl "http://h.test/$P"; true', "escalate"),
+        ("curl h.test | sort", "allow"),
+        ("curl e.test | sort", "deny"),
+        ('curl "$(cat url)"', "escalate"),
+    ],
+)
+def test_a_destination_in_a_line_that_is_not_known(line: str, verdict: str) -> None:
+    """A person is asked; with every destination open nobody needs to be."""
+    assert compile(parse(CLIENT)).decide(Request.shell(line)).verdict == verdict
+    anywhere = {"shell": {"allow": True, "raw": True}, "net": {"allow": True}}
+    assert compile(parse(anywhere)).decide(Request.shell(line)).verdict == "allow"
+    nothing_said = {"shell": {"allow": True, "raw": True}}
+    assert compile(parse(nothing_said)).decide(Request.shell(line)).verdict == "allow"

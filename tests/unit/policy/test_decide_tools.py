@@ -171,3 +171,19 @@ def test_a_stack_takes_the_strictest_layer() -> None:
     )  # fmt: skip
     assert stack.decide(Request.tool("b")).layer == "request"
     assert Stack(()).decide(Request.tool("a")).verdict == "deny"
+
+
+@pytest.mark.parametrize("name", ["", ".", "fs.", ".fs", "fs..read", "*", "fs.*", "f*"])
+def test_a_name_that_no_tool_has_is_malformed(name: str) -> None:
+    """Whatever is open: rules are written for names that can be registered."""
+    for tools in ({"*": True}, {"fs": {"read": True}, "*": "escalate"}):
+        assert ask(name, tools).code == "request.malformed"
+    assert ask("fs.read", {"*": True}).verdict == "allow"
+
+
+def test_a_subject_of_another_shape_is_malformed() -> None:
+    """Words where a text belongs are not passed over."""
+    words = Subject("read", ("/etc/passwd",))
+    assert ask("t", {"*": True}, words).code == "request.malformed"
+    assert ask("t", {"*": True}, Subject("read", "/etc/passwd")).verdict == "allow"
+    assert ask("t", {"*": True}, Subject("argv", ("ls",))).verdict == "allow"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from axonkernel.policy.decide import compile
 from axonkernel.policy.parse import parse
 from axonkernel.policy.request import Request, Subject
-from axonkernel.policy.url import LONGEST_URL, parse_url
+from axonkernel.policy.url import LONGEST_URL, contacted, parse_url
 
 
 @pytest.mark.parametrize(
@@ -167,3 +167,29 @@ def test_patterns_of_a_tool_see_all_of_a_url(url: str, verdict: str) -> None:
     assert compile(parse(policy)).decide(request).verdict == verdict
     closed = compile(parse({**policy, "net": {"allow": ["other.test"]}}))
     assert closed.decide(request).verdict == "deny"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("https://h.test/x", ("h.test", 443, "tcp")),
+        ("h.test", ("h.test", 80, "tcp")),
+        ("H.Test.:81/a b", ("h.test", 81, "tcp")),
+        ("ftp://h.test/{a,b}", ("h.test", 21, "tcp")),
+        ("tftp://h.test", ("h.test", 69, "udp")),
+        ("https://h.test?@e.test", ("h.test", 443, "tcp")),
+        ("[::ffff:192.0.2.1]:8/x", ("192.0.2.1", 8, "tcp")),
+        ("http://u@h.test/", None), ("http://{a,b}.test/", None), ("http://h.test[1-2]/", None),
+        ("http://e.test\\@h.test/", None), ("x://h.test", None), ("ftp.h.test", None),
+        ("http:///h.test", None), ("http:h.test", None), ("http://127.1/", None), ("", None),
+        ("-x", None), ("http://h.test:0/", None), ("ht{t,x}p://h.test", None), ("h.test:x", None),
+        ("http:\\\\h.test", None), ("http:/h.test", None), ("\thttp://h.test", None),
+    ],
+)  # fmt: skip
+def test_where_a_client_connects(text: str, found: tuple[str, int, str] | None) -> None:
+    """Only the host matters, and only where it can be told."""
+    if found is not None:
+        assert contacted(text) == found
+        return
+    with pytest.raises(ValueError, match=r"."):
+        contacted(text)

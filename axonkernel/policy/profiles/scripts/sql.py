@@ -17,6 +17,8 @@ _HARMLESS = frozenset(
 )
 _CODE = re.compile(r"\b(load_extension|edit|fts3_tokenizer)\b", re.IGNORECASE)
 _WRITES = re.compile(r"\b(writefile|attach|vacuum\b[^;]*\binto)\b", re.IGNORECASE)
+#: A string, which is kept, or a comment, which is nothing.
+_COMMENT = re.compile(r"('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")|/\*.*?(?:\*/|\Z)|--[^\n]*", re.DOTALL)
 _READS = re.compile(r"\b(readfile|fsdir|zipfile)\b", re.IGNORECASE)
 
 
@@ -30,7 +32,7 @@ def sql_script(text: str) -> Script:
     if match := _CODE.search(text):
         hazards.append((match[1].lower(), "loads code or runs a program"))
     files: list[tuple[str, str | None, bool]] = []
-    if match := _WRITES.search(text):
+    if match := _WRITES.search(text) or _WRITES.search(_COMMENT.sub(r"\1 ", text)):
         files.append((match[1].split()[0].lower(), None, True))
     if match := _READS.search(text):
         files.append((match[1].lower(), None, False))

@@ -85,18 +85,29 @@ HABITS: Final = {
 #: Long options whose value must be joined: apart it would be the next operand.
 _JOINED_ONLY: Final = frozenset(
     """--exec-path --open-files-in-pager --checkpoint --force-with-lease --in-place --color
-    --squash --html""".split()
+    --squash --html --one-top-level -time""".split()
 )
+
+
+def _joined_only(name: str) -> bool:
+    """Whether an option, also one that was cut short, takes no value from the next word."""
+    return name != "--exec" and any(full.startswith(name) for full in _JOINED_ONLY)
+
+
 #: Cut shorter than this they fit several options and the program refuses, or, as with
 #: ``tar --checkpoint``, they are another option.
 _SHORTEST: Final = {
     "--checkpoint-action": len("--checkpoint-"),
+    "--data-urlencode": len("--data-u"),
     "--force": len("--forc"),
     "--force-with-lease": len("--force-"),
     "--insecure": len("--inse"),
+    "--proto-default": len("--proto-d"),
     "--prune": len("--pru"),
     "--remote-name-all": len("--remote-name-"),
     "--remove-files": len("--rem"),
+    "--ssl-sessions": len("--ssl-s"),
+    "--url-query": len("--url-q"),
 }
 #: Words behind which the options of another grammar start.
 _NESTED: Final = frozenset("submodule remote stash bisect worktree bundle config notes".split())
@@ -227,7 +238,7 @@ def _joined_and_apart(argv: Argv, start: int, habit: Habit) -> Iterator[tuple[st
             continue
         name, joined, value = word.partition("=")
         shapes: list[Argv] = [(word,)]
-        if joined and name not in _JOINED_ONLY:
+        if joined and not _joined_only(name):
             shapes.append((name, value))
             yield "a value apart", (*argv[:at], name, value, *argv[at + 1 :])
         if not habit.abbreviates:

@@ -70,10 +70,12 @@ RUNS = [
     case("awk '$1/2 {} BEGIN {\"@P\" | getline x} 1/2' words", "awk '$1/2 {print} 1/2' words"),
     case("ssh -oproxycommand=@P nowhere.invalid", "ssh -V"),
     case("ssh nowhere.invalid -o 'PROXYCOMMAND @P'", "ssh -V"),
+    case("ssh -o '\"ProxyCommand\" @P' nowhere.invalid", "ssh -V"),
     case("scp -S@P words nowhere.invalid:x", "scp words copy"),
     case("rsync -ae@P words nowhere.invalid:x", "rsync -a words copy"),
     case("rsync -a --rsh @P words nowhere.invalid:x", "rsync -a words copy"),
     case("zip -q w.zip words -T -TT @P", "zip -q w.zip words -T"),
+    case("zip -TqTT @P w.zip words", "zip -Tq w.zip words"),
     case("rg --pre=@P hello words", "rg hello words"),
     case("make --eval=x:\\;@P x", "make -v"),
     case("make -f /dev/null -E '$(shell @P)'", "make -v"),
@@ -82,10 +84,13 @@ RUNS = [
     case("sqlite3 d '.sys @P'", "sqlite3 d .show"),
     case("sqlite3 -cmd '.shell @P' d 'select 1'", "sqlite3 -cmd '.mode csv' d 'select 1'"),
     case("vim -es '+!@P' +q words", "vim --version"),
+    case("vim -es '+/h/!@P' +q! words", "vim --version"),
     case("vim -es --cmd '!@P' -cq words", "vim --version"),
     case("npm exec --offline -c @P", "npm -v"),
     case("gcc -wrapper @P -c x.c", "gcc -fsyntax-only x.c"),
     case("gcc -B./tools/ -c x.c", "gcc -fsyntax-only x.c"),
+    case("gcc --prefix=./tools/ -c x.c", "gcc -fsyntax-only x.c"),
+    case("gcc @args -c x.c", "gcc -fsyntax-only x.c"),
 ]  # fmt: skip
 
 WRITES = [
@@ -122,6 +127,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "x.c").write_text("int x;\n")
     (folder / "sub").mkdir()
     (folder / "sub/Makefile").write_text("all:\n\techo one; echo two\n")
+    (folder / "args").write_text("-wrapper ./tools/cc1\n")
     (folder / "config").write_text('output = "MARK"\n')
     subprocess.run(["tar", "cf", "words.tar", "words"], cwd=folder, check=True)
     _git(folder, "init", "-q", "-b", "main")

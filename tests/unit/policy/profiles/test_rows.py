@@ -42,6 +42,15 @@ def test_explain_gives_the_same_answers() -> None:
         assert explain(rulesets[row.policy], request).decision == decide(row.policy, row.argv)
 
 
+def test_the_entry_that_decided_is_among_the_matches() -> None:
+    """The operator is shown the winner with the rules that it beat."""
+    for row in ROWS:
+        for argv in filter(None, (row.argv, row.twin)):
+            found = explain(rulesets[row.policy], Request.process(argv, cwd="/srv/ws"))
+            rule = found.decision.rule
+            assert not rule.endswith("]") or any(map(found.wins, found.matches)), (argv, found)
+
+
 def test_every_row_that_is_not_allowed_has_a_twin() -> None:
     """A table of denials alone would pass with a judge that denies everything."""
     lonely = [row.argv for row in ROWS if (row.verdict != "allow") != bool(row.twin)]
