@@ -24,6 +24,7 @@ COMMANDS = {
     "exec": "run any command in a box",
     "doctor": "show which walls this machine has, and how to get the others",
     "schema": "print the policy's JSON Schema, for editors",
+    "escape-test": "try to escape from the box of a policy, in every known way",
     "demo": "box an example agent and show what it can and cannot do",
 }
 
@@ -96,7 +97,7 @@ def _open_missing_streams() -> None:
 
 
 def _dispatch(name: str, rest: list[str]) -> int:
-    module = import_module(f"axonkernel.cli.{name}")
+    module = import_module(f"axonkernel.cli.{name.replace('-', '_')}")
     if hasattr(module, "main"):
         return int(module.main(rest))
     from axonkernel.cli.args import drive
@@ -126,5 +127,5 @@ def _without_command(words: list[str]) -> int:
 
 
 def _help() -> str:
-    commands = "\n".join(f"  {name:<9}{line}" for name, line in COMMANDS.items())
+    commands = "\n".join(f"  {name:<12}{line}" for name, line in COMMANDS.items())
     return _HELP.format(commands=commands)
