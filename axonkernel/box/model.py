@@ -29,7 +29,7 @@ __all__ = [
 MountKind = Literal[
     "bind",  # source at dest, writable
     "ro-bind",  # source at dest, read-only
-    "tmpfs",  # empty folder, size_bytes 0 for the kernel's default
+    "tmpfs",  # empty folder; all with size_bytes share so much, 0 is the kernel's default
     "proc",
     "dev",  # a minimal /dev
     "device",  # the device source at dest, to be used as one

@@ -68,7 +68,8 @@ def _tree(policy: Policy, host: Host) -> Iterator[Mount]:
         yield from (Mount("copy", path, path, 0o444) for path in host.copied)
         yield from _identity(host)
         walled = _walled_bins(host, (*host.grants, *host.extra))
-        layers = [Mount("tmpfs", host.user.home, mode=0o700), *_private(policy, host)]
+        home = Mount("tmpfs", host.user.home, mode=0o700, size_bytes=_disk_bytes(policy))
+        layers = [home, *_private(policy, host)]
         layers += [*_floor(host), *_programs(host, walled), *_grants(policy, host, walled)]
     else:
         yield Mount(root, "/", "/")
@@ -81,6 +82,8 @@ def _tree(policy: Policy, host: Host) -> Iterator[Mount]:
             layers.append(Mount("data-over", resolv, mode=0o444, data=_RESOLV))
     yield from _by_depth(layers)
     yield from (Mount("remount-ro", folder) for folder in walled)
+    if _disk_bytes(policy):
+        yield Mount("remount-ro", "/dev")  # or it would be one more place, without a cap
     if root == "closed":
         yield Mount("remount-ro", "/")
 
@@ -101,16 +104,24 @@ def _root_kind(policy: Policy) -> Literal["bind", "ro-bind", "closed"]:
 
 def _private(policy: Policy, host: Host) -> Iterator[Mount]:
     """What every box replaces: host processes, devices, sockets and scratch space."""
-    size = policy.limits.disk_bytes if policy.limits else None
+    size = _disk_bytes(policy)
     yield Mount("proc", "/proc")
     yield Mount("dev", "/dev")
     for path in host.kernel_files:
         # A closed root has no /sys; in an open one its control groups could be left.
         if path != "/sys" or _root_kind(policy) != "closed":
             yield Mount("ro-bind", path, path)
-    yield Mount("tmpfs", "/run")
-    yield Mount("tmpfs", "/tmp", mode=0o1777, size_bytes=size or 0)
-    yield Mount("tmpfs", "/var/tmp", mode=0o1777, size_bytes=size or 0)
+    if size:
+        yield Mount("tmpfs", "/dev/shm", size_bytes=size)
+    yield Mount("tmpfs", "/run", size_bytes=size)
+    yield Mount("tmpfs", "/tmp", mode=0o1777, size_bytes=size)
+    yield Mount("tmpfs", "/var/tmp", mode=0o1777, size_bytes=size)
+
+
+def _disk_bytes(policy: Policy) -> int:
+    """What all that the box may write in memory comes to; 0 for no cap."""
+    limits = policy.limits
+    return 0 if limits is None else limits.disk_bytes or 0
 
 
 def _identity(host: Host) -> Iterator[Mount]:

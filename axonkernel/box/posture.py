@@ -201,7 +201,7 @@ def _limits(policy: Policy) -> Iterator[PostureField]:
         "cpu": (limits.cpu_millicores, "control group"),
         "pids": (limits.pids, "control group"),
         "wall": (limits.wall_s, "supervisor's clock"),
-        "disk": (limits.disk_bytes, "size of /tmp"),
+        "disk": (limits.disk_bytes, "size of HOME, /tmp and /dev/shm together"),
     }
     for name, (value, by) in held_by.items():
         if value is not None:

@@ -99,6 +99,7 @@ class _Tree:
     Attributes:
         own: descriptors of the box's own tmpfs, by their places in the box; / in any case.
         early: copies of what the tree itself will be a part of, by path.
+        capped: the tmpfs that all folders with a size lie on; -1 before there is one.
         covers: descriptors of what lies over others (_cover).
     """
 
@@ -107,12 +108,14 @@ class _Tree:
         self.owner = owner
         self.own: dict[str, int] = {}
         self.early: dict[str, int] = {}
+        self.capped = -1
         self.covers: dict[tuple[str, int, str], int] = {}
 
     def make(self, steps: tuple[Step, ...]) -> None:
         for path in {step.mount.source for step in steps if step.mount.kind in _BINDS}:
             if self.at.startswith(path.rstrip("/") + "/"):
                 self.early[path] = _copy_of(path)
+        self._cap(max((step.mount.size_bytes for step in steps), default=0))
         self._make_covers(dict.fromkeys(filter(None, (_cover(step.mount) for step in steps))))
         root = steps[0].mount
         self.own["/"] = self._tmpfs(root) if root.kind == "tmpfs" else self._bind(root)
@@ -157,12 +160,31 @@ class _Tree:
         return fd
 
     def _tmpfs(self, mount: Mount) -> int:
-        options = {"mode": f"{mount.mode:o}"}
         if mount.size_bytes:
-            options["size"] = str(mount.size_bytes)
+            return self._capped_folder(mount)
+        options = {"mode": f"{mount.mode:o}"}
         if self.owner is not None:
             options |= {"uid": str(self.owner[0]), "gid": str(self.owner[1])}
         return new_mount("tmpfs", options, _CLOSED)
+
+    def _cap(self, size_bytes: int) -> None:
+        """One tmpfs for all folders with a size, so that together they hold no more."""
+        if size_bytes:
+            # Empty files take memory too: as many as there can be small ones.
+            options = {"size": str(size_bytes), "nr_inodes": str(size_bytes // 2048 + 1024)}
+            self.capped = new_mount("tmpfs", {"mode": "0755", **options}, _CLOSED)
+            self._put_at_place(self.capped)  # below the tree, where no name leads to it
+
+    def _capped_folder(self, mount: Mount) -> int:
+        name = mount.dest.replace("/", "-")
+        os.mkdir(name, mount.mode, dir_fd=self.capped)
+        if self.owner is not None:
+            os.chown(name, *self.owner, dir_fd=self.capped)
+        folder = open_beneath(self.capped, name)
+        try:
+            return clone_tree(folder)
+        finally:
+            os.close(folder)
 
     def _make_covers(self, wanted: Iterable[tuple[str, int, str]]) -> None:
         """All on one tmpfs, which lies below the tree, where no name leads to it."""

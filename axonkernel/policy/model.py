@@ -159,7 +159,7 @@ class Limits:
         cpu_millicores: 1000 is one core.
         wall_s: seconds of running time, not counting waits for a human.
         pids: processes and threads of the agent.
-        disk_bytes: size of the private /tmp.
+        disk_bytes: what HOME, /tmp, /var/tmp, /run and /dev/shm of a box hold together.
         output_bytes: what one call may return.
     """
 

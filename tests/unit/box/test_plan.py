@@ -7,7 +7,7 @@ import json
 import pytest
 
 from axonkernel.box.host import Ask, Entry
-from axonkernel.box.model import LimitsPlan, NetPlan, decode_plan
+from axonkernel.box.model import LimitsPlan, Mount, NetPlan, decode_plan
 from unit.box.hosts import ASK, USER, entries, host, plan
 
 
@@ -121,12 +121,17 @@ def test_a_broad_network_has_no_metadata_address() -> None:
 
 
 def test_limits_and_scratch_size() -> None:
-    """Each in its unit; ``disk`` is the size of both scratch folders."""
+    """Each in its unit; ``disk`` is the size that all private folders share."""
     limits = {"memory": "1G", "cpu": "150%", "wall": "2m", "pids": 20, "disk": "16M"}
     found = plan({"limits": limits}, host())
     assert found.limits == LimitsPlan(1 << 30, 1500, 120.0, 20)
     sizes = {mount.dest: mount.size_bytes for mount in found.mounts if mount.size_bytes}
-    assert sizes == {"/tmp": 16 << 20, "/var/tmp": 16 << 20}
+    assert set(sizes.values()) == {16 << 20}
+    assert set(sizes) == {"/tmp", "/var/tmp", "/run", "/dev/shm"}  # HOME is the host's here
+    closed = plan({"fs": {"read": ["a"]}, "limits": {"disk": "16M"}}, host())
+    assert Mount("tmpfs", host().user.home, mode=0o700, size_bytes=16 << 20) in closed.mounts
+    assert Mount("remount-ro", "/dev") in closed.mounts
+    assert Mount("remount-ro", "/dev") not in plan({"fs": {"read": ["a"]}}, host()).mounts
     assert plan({"fs": {"read": ["a"]}}, host()).limits is None
 
 
