@@ -206,7 +206,8 @@ class _Hand:
     def _require_unopened(self, path: str) -> None:
         """A descriptor that the box has got meanwhile would write past any mount."""
         found = os.stat(path)
-        if stat.S_ISREG(found.st_mode) and is_open_to_write(found.st_dev, found.st_ino):
+        folder = stat.S_ISDIR(found.st_mode)
+        if is_open_to_write(found.st_dev, found.st_ino, folder=folder):
             raise BoxError("keeper", f"{path} was opened for writing while the host replaced it")
 
     def _put(self, item: Kept, folder: int, name: str) -> None:

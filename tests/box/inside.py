@@ -34,6 +34,12 @@ def append(path, text="x"):
     return "ok"
 
 
+def hold(path, flags):
+    """Open a file and leave it open."""
+    os.open(path, flags)
+    return "ok"
+
+
 def names(path):
     return sorted(os.listdir(path))
 
