@@ -15,9 +15,12 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn
 
+# Loaded once by whoever forks wardens, not by each keeper.
+from axonkernel.box import hand, steward
 from axonkernel.box.channel import Channel, ChannelClosed, pair
 from axonkernel.box.linux import die_with_parent
 from axonkernel.box.model import BoxPlan, Kept
+from axonkernel.box.stubs import Registry
 from axonkernel.errors import BoxError
 
 __all__ = ["Keeper", "start"]
@@ -73,10 +76,15 @@ class Keeper:
         if self._steward is not None:
             with contextlib.suppress(ChannelClosed):
                 self._steward.send({"op": "release"})
-        for pid in self._pids:
-            with contextlib.suppress(ChildProcessError):  # gone and reaped already
-                os.waitpid(pid, 0)
+                self._steward.receive()
         return tuple(dict.fromkeys(self._kept))
+
+    def wait(self) -> None:
+        """Until its processes are no more: with the hand goes the box's mount namespace, which
+        takes the kernel milliseconds that nobody needs to wait for."""
+        for pid in self._pids:
+            with contextlib.suppress(ChildProcessError):  # reaped in passing
+                os.waitpid(pid, 0)
 
 
 def start(plan: BoxPlan) -> Keeper | None:
@@ -84,29 +92,25 @@ def start(plan: BoxPlan) -> Keeper | None:
 
     Raises BoxError when the stubs cannot be held.
     """
-    from axonkernel.box.stubs import Registry
-
     if plan.state:
         Registry(plan.state).sweep()
     watch = plan.watch
     if watch is None:
         return None
     names = tuple(item for item in watch.kept if item.stub)
-    steward, hands_steward, pids = _start_steward(plan.state, names) if names else (None, None, ())
+    stubs, hands_stubs, pids = _start_steward(plan.state, names) if names else (None, None, ())
     ours, theirs = pair()
 
     def work() -> None:
-        from axonkernel.box import hand
+        hand.serve(theirs, hands_stubs, watch)
 
-        hand.serve(theirs, hands_steward, watch)
-
-    pid = _fork(work, theirs, hands_steward, dies=True)
+    pid = _fork(work, theirs, hands_stubs, dies=True)
     theirs.close()
-    if hands_steward is not None:
-        hands_steward.close()
-    keeper = Keeper(ours, steward, (pid, *pids))
-    if steward is not None:
-        _await_stubs(steward)
+    if hands_stubs is not None:
+        hands_stubs.close()
+    keeper = Keeper(ours, stubs, (pid, *pids))
+    if stubs is not None:
+        _await_stubs(stubs)
     return keeper
 
 
@@ -115,8 +119,6 @@ def _start_steward(state: str, names: tuple[Kept, ...]) -> tuple[Channel, Channe
     hands, stewards = pair()
 
     def work() -> None:
-        from axonkernel.box import steward
-
         steward.serve(theirs, stewards, state, names)
 
     pid = _fork(work, theirs, stewards, dies=False)
@@ -125,9 +127,9 @@ def _start_steward(state: str, names: tuple[Kept, ...]) -> tuple[Channel, Channe
     return ours, hands, (pid,)
 
 
-def _await_stubs(steward: Channel) -> None:
+def _await_stubs(stubs: Channel) -> None:
     try:
-        answer, _ = steward.receive()
+        answer, _ = stubs.receive()
     except ChannelClosed as error:
         raise BoxError("mounts", "the steward of the box's stubs ended") from error
     if "fault" in answer:
