@@ -17,7 +17,7 @@ from axonkernel.box.model import BoxPlan, BoxResult, Command
 __all__ = ["BareProcess", "make_scratch", "remove_scratch", "start"]
 
 #: A terminal sends these to the command as well, which is in our own process group.
-_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT)
+_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP)
 
 
 class BareProcess:
@@ -29,8 +29,8 @@ class BareProcess:
         self._refused = refused
         self._started_s = time.monotonic()
 
-    def signal(self, number: int) -> None:
-        """Pass a signal on."""
+    def signal(self, number: int, grace_s: float | None = None) -> None:
+        """Pass a signal on. Nothing is held here, so no grace ends."""
         if self.pid and number not in _FROM_TERMINAL:
             os.kill(self.pid, number)
 

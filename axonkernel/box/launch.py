@@ -59,9 +59,13 @@ class BoxProcess:
         """End every process of the box now."""
         self._order({"op": "kill"})
 
-    def signal(self, number: int) -> None:
-        """Send a signal to the agent's program."""
-        self._order({"op": "signal", "number": number})
+    def signal(self, number: int, grace_s: float | None = None) -> None:
+        """Send a signal to the agent's program.
+
+        Arguments:
+            grace_s: seconds after which the box is killed if it still runs; None to let be.
+        """
+        self._order({"op": "signal", "number": number, "grace_s": grace_s})
 
     def pause(self) -> None:
         """Stop the wall clock, while a human is asked."""
@@ -124,7 +128,8 @@ def start(
     with open(os.devnull, "r+b", buffering=0) as null:
         stdio = (command.stdin, command.stdout, command.stderr)
         given = [fd if _is_open(fd) else null.fileno() for fd in stdio]
-        control.send(job, (*given, command.channel) if command.channel >= 0 else tuple(given))
+        lent = [fd for fd in (command.channel, command.caller) if fd >= 0]
+        control.send(job, (*given, *lent))
     if scoped:
         built = box._receive("built")
         reached("built")
@@ -166,6 +171,7 @@ def _confine(
     except IsolationUnavailable as error:
         control.send({"op": "stop", "message": str(error)})
         raise
+    reached("scoped")
     control.send({"op": "go", "group": folder})
 
 

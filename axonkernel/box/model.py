@@ -200,6 +200,8 @@ class Command(NamedTuple):
         cwd, env: override the plan's when not None.
         terminal: one of the three is a terminal of the command's own (box/pty.py), which
             becomes the controlling one of its session.
+        caller: the caller's terminal, or -1: the command does not get it, the warden puts its
+            settings back when this process is killed.
     """
 
     argv: tuple[str, ...]
@@ -210,6 +212,7 @@ class Command(NamedTuple):
     cwd: str | None = None
     env: tuple[tuple[str, str], ...] | None = None
     terminal: bool = False
+    caller: int = -1
 
 
 Reason = Literal["exit", "wall", "memory", "killed", "launch", "keeper"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-__all__ = ["forwarded"]
+if TYPE_CHECKING:
+    from axonkernel.box.pty import Terminal
+
+__all__ = ["GRACE_S", "forwarded"]
 
 _FORWARDED = (
     signal.SIGINT,
@@ -17,6 +21,7 @@ _FORWARDED = (
     signal.SIGQUIT,
     signal.SIGUSR1,
     signal.SIGUSR2,
+    signal.SIGTSTP,
     signal.SIGCONT,
     signal.SIGWINCH,
 )
@@ -24,13 +29,17 @@ _FORWARDED = (
 
 #: Asked a second time to end, a box is ended: its program may ignore what it likes.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+#: These come from programs and closing terminals, not from a person who can ask again.
+_LAST = (signal.SIGTERM, signal.SIGHUP)
+#: How long a program has after one of those (seconds), as `docker stop` gives it.
+GRACE_S = 10.0
 
 
 class Signalled(Protocol):
     """What signals can be passed on to."""
 
-    def signal(self, number: int) -> None:
-        """Pass on one."""
+    def signal(self, number: int, grace_s: float | None = None) -> None:
+        """Pass on one; after ``grace_s`` seconds end what still runs."""
         ...
 
     def kill(self) -> None:
@@ -39,10 +48,14 @@ class Signalled(Protocol):
 
 
 @contextmanager
-def forwarded(box: Signalled) -> Iterator[None]:
+def forwarded(box: Signalled, terminal: Terminal | None = None) -> Iterator[None]:
     """Pass the user's signals on to the program in ``box`` until the end of the block.
 
-    The second one that asks it to end kills the box.
+    The second one that asks it to end kills the box, as does :data:`GRACE_S` after SIGTERM or
+    SIGHUP. SIGTSTP stops the program and then this process, SIGCONT both again.
+
+    Arguments:
+        terminal: the box's own, which gets the size of the caller's.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread has handlers; elsewhere the application decides
@@ -52,9 +65,14 @@ def forwarded(box: Signalled) -> Iterator[None]:
     def pass_on(number: int, _: object) -> None:
         nonlocal asked
         asked += number in _ENDING
-        box.signal(number)
+        if number == signal.SIGWINCH and terminal is not None:
+            terminal.resize()  # whose program is told by its own terminal
+            return
+        box.signal(number, GRACE_S if number in _LAST else None)
         if asked > 1:
             box.kill()
+        if number == signal.SIGTSTP:
+            _stop(terminal)
 
     before = {number: signal.signal(number, pass_on) for number in _FORWARDED}
     try:
@@ -62,3 +80,12 @@ def forwarded(box: Signalled) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _stop(terminal: Terminal | None) -> None:
+    """Stop this process, with the caller's terminal as it was, until it is continued."""
+    if terminal is not None:
+        terminal.hold()
+    os.kill(os.getpid(), signal.SIGSTOP)
+    if terminal is not None:
+        terminal.go_on()

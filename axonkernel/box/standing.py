@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from typing import Any
 
 from axonkernel.box import gate
 from axonkernel.box.cgroup import Group
@@ -45,6 +46,7 @@ class Standing:
         self.reason: Reason = "exit"
         self.reaped: dict[int, int] = {}
         self._init_fd = -1
+        self._terminal: tuple[int, list[Any]] | None = None
         self._agent_fd = -1
 
     def spawned(self, bwrap: Spawned) -> None:
@@ -100,6 +102,21 @@ class Standing:
             os.waitpid(self.init, 0)
         usage = getrusage(RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
+
+    def keep_terminal(self, fd: int) -> None:
+        """Note how the caller's terminal is set, before the supervisor changes that."""
+        import termios
+
+        self._terminal = fd, termios.tcgetattr(fd)
+
+    def restore_terminal(self) -> None:
+        """Set the caller's terminal as it was: the supervisor was killed before it could."""
+        if self._terminal is None:
+            return
+        import termios
+
+        with contextlib.suppress(termios.error):  # it is gone as well
+            termios.tcsetattr(self._terminal[0], termios.TCSANOW, self._terminal[1])
 
     def unpark(self) -> None:
         """Let go of the scope, or take the group away."""

@@ -44,6 +44,9 @@ def serve(control: Channel) -> NoReturn:
         job, given = control.receive()
         reached("asked")
         warden = _Warden(control, decode_plan(job["plan"]), Command(*job["command"]))
+        if warden.command.caller >= 0:
+            warden.standing.keep_terminal(given[-1])
+            given = given[:-1]
         warden.run(job["bwrap"], given, scope=job["scope"])
     except ChannelClosed:
         os._exit(1)
@@ -89,6 +92,7 @@ class _Warden:
         except (gate.GateError, OSError) as error:
             self._abort(stage, str(error))
         except ChannelClosed:
+            standing.restore_terminal()
             self._abort("supervisor", "the supervisor is gone")
         else:
             self._report()
@@ -112,8 +116,7 @@ class _Warden:
         wall_network(self.standing.init, self.plan.net)
         reached("walled")
         if self.standing.link is not None:
-            self.standing.link.up(os.getpid())  # after the table: no moment without it
-            reached("linked")
+            self.standing.link.begin(os.getpid())  # after the table: no moment without it
 
     def _await_scope(self) -> None:
         """Have the supervisor move the box into its scope."""
@@ -147,6 +150,9 @@ class _Warden:
             raise gate.GateError("; ".join(found))
         standing.held(pid)
         reached("checked")
+        if standing.link is not None:
+            standing.link.await_up()  # it was made while bwrap mounted and executed
+            reached("linked")
         self._require_supervisor()
         self.started_s = time.monotonic()
         gate.release(pid, unmask=self.command.terminal)

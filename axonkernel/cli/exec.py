@@ -16,7 +16,6 @@ from axonkernel.box.model import BoxPlan, BoxResult, Command, posture_line
 if TYPE_CHECKING:
     from axonkernel.box.bare import BareProcess
     from axonkernel.box.channel import Channel
-    from axonkernel.box.launch import BoxProcess
 
 __all__ = ["main"]
 
@@ -142,22 +141,21 @@ def _run(options: Options) -> int:
     for warning in plan.warnings:
         sys.stderr.write(f"axonkernel: {warning}\n")
     sys.stderr.flush()
-    box = _start(plan, Command(options.command), warden)
-    from axonkernel.box.signals import forwarded
-
-    with forwarded(box):
-        result = box.wait()
-    assert result is not None
+    result, unwritten = _supervised(plan, options.command, warden)
     if result.reason == "launch":
         sys.stderr.write(f"axonkernel exec: {result.stage}: {result.message}\n")
     elif result.reason in ("wall", "memory"):
         sys.stderr.write(f"axonkernel exec: the {result.reason} limit ended the command\n")
+    if result.refused_pids:
+        sys.stderr.write("axonkernel exec: limits.pids was reached: processes were not made\n")
     if result.kept or result.reason == "keeper":
         from axonkernel.box.remarks import remarks
 
         sys.stderr.writelines(f"axonkernel exec: {line}\n" for line in remarks(result))
+    if unwritten:
+        sys.stderr.write(f"axonkernel exec: {unwritten}\n")
     _tell_status(options, plan, result)
-    return result.exit_code
+    return result.exit_code or bool(unwritten)
 
 
 def _warden() -> Channel | None:
@@ -168,16 +166,37 @@ def _warden() -> Channel | None:
     return fork_warden()
 
 
-def _start(plan: BoxPlan, command: Command, warden: Channel | None) -> BoxProcess | BareProcess:
-    if warden is not None and not plan.bare:
-        from axonkernel.box import launch
+def _supervised(
+    plan: BoxPlan, argv: tuple[str, ...], warden: Channel | None
+) -> tuple[BoxResult, str]:
+    """How the command ended, and what of its output could not be written."""
+    from axonkernel.box.signals import forwarded
 
-        return launch.start(warden, plan, command)
+    if warden is None or plan.bare:
+        process = _bare(plan, argv, warden)
+        with forwarded(process):
+            return process.wait(), ""
+    from axonkernel.box import launch
+    from axonkernel.box.streams import Streams
+
+    streams = Streams(run_as=plan.run_as and plan.run_as[0])
+    terminal = streams.terminal
+    command = Command(argv, *streams.given, terminal=terminal is not None, caller=streams.caller)
+    box = launch.start(warden, plan, command)
+    with forwarded(box, terminal):
+        streams.start()
+        result = box.wait()
+    streams.finish()
+    assert result is not None
+    return result, streams.fault
+
+
+def _bare(plan: BoxPlan, argv: tuple[str, ...], warden: Channel | None) -> BareProcess:
     from axonkernel.box import bare
 
     if warden is not None:
         warden.close()
-    return bare.start(plan, command)
+    return bare.start(plan, Command(argv))
 
 
 def _plan(options: Options) -> BoxPlan:
@@ -236,6 +255,7 @@ def _tell_status(options: Options, plan: BoxPlan, result: BoxResult) -> None:
             "memory_bytes": result.peak_memory_bytes,
             "cpu_s": result.cpu_s,
             "pids": result.peak_pids,
+            "refused_pids": result.refused_pids,
         },
         "denials": [
             {"address": address, "protocol": protocol, "port": port}

@@ -17,8 +17,10 @@ from attrs import evolve
 from axonkernel.audit import AuditLog
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.launch import BoxProcess
+from axonkernel.box.pty import Terminal
 from axonkernel.errors import AuditError
-from axonkernel.escalation import Answer, Broker, Terminal
+from axonkernel.escalation import Answer, Broker
+from axonkernel.escalation import Terminal as Asker
 from axonkernel.knowledge import added_profiles
 from axonkernel.policy.decide import BoxGrants, Stack, compile
 from axonkernel.policy.meet import meet
@@ -56,6 +58,7 @@ class Desk:
         audit: AuditLog,
         box: BoxProcess,
         channel: Channel,
+        terminal: Terminal | None = None,
     ) -> None:
         self.outcome: dict[str, Any] | None = None
         self.fault = ""
@@ -65,6 +68,7 @@ class Desk:
         self._audit = audit
         self._box = box
         self._channel = channel
+        self._terminal = terminal
         channel.distrust()
         self._sending = threading.Lock()
         policies = list(layers)
@@ -77,7 +81,7 @@ class Desk:
         )
         rules = policies[-1][1].escalation
         self._broker = Broker(
-            [Terminal()], audit=audit, timeout_s=rules.timeout_s, headless=rules.headless
+            [Asker()], audit=audit, timeout_s=rules.timeout_s, headless=rules.headless
         )
         self._asking = 0
         self._slots = threading.BoundedSemaphore(MAX_ASKING)
@@ -173,17 +177,21 @@ class Desk:
             self._resume()
 
     def _pause(self) -> None:
-        """The wall clock stands still while anybody is being asked."""
+        """The wall clock stands still while anybody is being asked, and keys are answers."""
         with self._sending:
             self._asking += 1
             if self._asking == 1:
                 self._box.pause()
+                if self._terminal is not None:
+                    self._terminal.hold()
 
     def _resume(self) -> None:
         with self._sending:
             self._asking -= 1
             if self._asking == 0:
                 self._box.resume()
+                if self._terminal is not None:
+                    self._terminal.go_on()
 
     def _send(self, message: dict[str, Any]) -> None:
         with self._sending:

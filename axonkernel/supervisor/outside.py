@@ -123,6 +123,7 @@ def supervise(job: Job) -> int:
     from axonkernel.box.channel import pair
     from axonkernel.box.launch import Launcher
     from axonkernel.box.signals import forwarded
+    from axonkernel.box.streams import Streams
     from axonkernel.paths import linked_grants
 
     launcher = Launcher()
@@ -133,20 +134,32 @@ def supervise(job: Job) -> int:
     _announce(plan.posture, (*links, *plan.warnings))
     audit = AuditLog()
     ours, theirs = pair()
-    command = Command(hello["argv"], channel=theirs.fileno())
+    streams = Streams(run_as=plan.run_as and plan.run_as[0])
+    terminal = streams.terminal
+    command = Command(
+        hello["argv"],
+        *streams.given,
+        theirs.fileno(),
+        terminal=terminal is not None,
+        caller=streams.caller,
+    )
     box = launcher.start(plan, command)
     theirs.close()
     from axonkernel.supervisor.desk import Desk  # the agent's interpreter starts meanwhile
 
     audit.record("box.start", agent=job.name, posture=[list(row) for row in plan.posture])
-    desk = Desk(job.name, hello["run"], layers, _grants(hello), audit, box, ours)
+    desk = Desk(job.name, hello["run"], layers, _grants(hello), audit, box, ours, terminal)
     desk.open(hello, job.request)
-    with forwarded(box):
+    with forwarded(box, terminal):
+        streams.start()
         result = box.wait()
+    streams.finish()
     assert result is not None
     desk.close()
     launcher.close()
     audit.record("box.end", agent=job.name, result=result._asdict(), fault=desk.fault)
+    if streams.fault:
+        sys.stderr.write(f"{_PREFIX}{streams.fault}\n")
     if desk.fault:
         sys.stderr.write(f"{_PREFIX}the agent was ended: {desk.fault}\n")
     return _concluded(result, desk.outcome)
