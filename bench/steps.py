@@ -26,12 +26,14 @@ _MAIN = {
     ("axonkernel.box.launch", "start"): "start, as seen by exec",
 }
 _WARDEN = {
-    ("axonkernel.box.warden", "spawn"): "start bwrap",
-    ("axonkernel.box.warden", "_ready_tables"): "ready the table's binding",
-    ("axonkernel.box.warden", "_child_pid"): "bwrap makes its namespaces",
+    ("axonkernel.box.keeper", "start"): "start the keeper",
+    ("axonkernel.box.warden", "spawn"): "start what becomes bwrap",
+    ("axonkernel.box.tree", "make"): "make the file tree",
+    ("axonkernel.box.warden", "ready_tables"): "ready the table's binding",
+    ("axonkernel.box.gate", "await_init"): "the tree, and bwrap's namespaces",
     ("axonkernel.box.nft", "load"): "load the table",
-    ("axonkernel.box.link", "Link.up"): "pasta",
-    ("axonkernel.box.gate", "await_exec"): "bwrap makes the rest of its mounts",
+    ("axonkernel.box.gate", "await_exec"): "bwrap mounts and executes",
+    ("axonkernel.box.link", "Link.await_up"): "the rest of making the link",
     ("axonkernel.box.gate", "faults"): "check at the exec",
     ("axonkernel.box.nft", "read_refused"): "read what was refused",
 }

@@ -47,9 +47,12 @@ class Link:
         os.close(order_read)
         os.close(answer_write)
 
-    def up(self, target: int) -> None:
-        """Link the network namespace of process ``target``; returns when it is configured."""
+    def begin(self, target: int) -> None:
+        """Have the network namespace of process ``target`` linked, meanwhile."""
         os.write(self._order, str(target).encode())
+
+    def await_up(self) -> None:
+        """Return when the link is configured. Raises BoxError when it cannot be made."""
         said = b""
         while part := os.read(self._answer, 4096):
             said += part

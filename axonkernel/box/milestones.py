@@ -15,7 +15,6 @@ MILESTONES = {
     "spawned": "warden",
     "made": "warden",
     "walled": "warden",
-    "linked": "warden",
     "built": "supervisor",
     "scoped": "supervisor",
     "confined": "warden",
@@ -23,6 +22,7 @@ MILESTONES = {
     "mounted": "warden",
     "held": "warden",
     "checked": "warden",
+    "linked": "warden",
     "released": "warden",
     "running": "supervisor",
 }
