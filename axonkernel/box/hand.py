@@ -46,11 +46,11 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
 
 def serve(warden: Channel, steward: Channel | None, watch: Watch) -> NoReturn:
-    """Hold ``watch`` in the box whose process the warden names, until either ends."""
+    """Hold ``watch`` in the box whose namespaces the warden sends, until either ends."""
     try:
         hand = _Hand(warden, steward, Rules(watch))
-        order, _ = warden.receive()
-        hand.enter(order["pid"])
+        _, (mounts, network) = warden.receive()
+        hand.enter(mounts, network)
         hand.begin()
         warden.send({"ready": True})
         hand.look_around()
@@ -77,10 +77,8 @@ class _Hand:
 
     # -- before the box's program runs --------------------------------------------------
 
-    def enter(self, pid: int) -> None:
-        """Join the mount namespace of a process, as the user it maps."""
-        mounts = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-        network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    def enter(self, mounts: int, network: int) -> None:
+        """Join the mount namespace of the box, as the user it maps, and look at its sockets."""
         owner = owning_user_namespace(mounts)
         if os.fstat(owner).st_ino != os.stat("/proc/self/ns/user").st_ino:
             set_namespace(owner, CLONE_NEWUSER)

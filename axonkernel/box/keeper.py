@@ -29,10 +29,13 @@ __all__ = ["Keeper", "start"]
 class Keeper:
     """The warden's end of a keeper."""
 
-    def __init__(self, hand: Channel, steward: Channel | None, pids: tuple[int, ...]) -> None:
+    def __init__(
+        self, hand: Channel, steward: Channel | None, pids: tuple[int, ...], *, holds: bool
+    ) -> None:
         self._hand = hand
         self._steward = steward
         self._pids = pids
+        self._holds = holds
         self._kept: list[tuple[str, str]] = []
 
     def fileno(self) -> int:
@@ -42,16 +45,23 @@ class Keeper:
     def enter(self, pid: int) -> None:
         """Have everything held in the box of process ``pid``; returns when that is so.
 
+        Where only names that are yet to come matter, the program need not wait for it.
         Raises BoxError: then nothing may run in the box.
         """
+        namespaces = [
+            os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in ("mnt", "net")
+        ]
         try:
             if self._steward is not None:
                 self._steward.send({"op": "box", "pid": pid})
-            self._hand.send({"pid": pid})
-            while "ready" not in (answer := self._hand.receive()[0]):
+            self._hand.send({}, tuple(namespaces))
+            while self._holds and "ready" not in (answer := self._hand.receive()[0]):
                 self._take(answer)
         except ChannelClosed as error:
             raise BoxError("mounts", "the keeper of the box's masks ended") from error
+        finally:
+            for fd in namespaces:
+                os.close(fd)
 
     def listen(self) -> bool:
         """Take what it says; False when it is gone."""
@@ -108,7 +118,7 @@ def start(plan: BoxPlan) -> Keeper | None:
     theirs.close()
     if hands_stubs is not None:
         hands_stubs.close()
-    keeper = Keeper(ours, stubs, (pid, *pids))
+    keeper = Keeper(ours, stubs, (pid, *pids), holds=bool(watch.kept))
     if stubs is not None:
         _await_stubs(stubs)
     return keeper
