@@ -44,6 +44,9 @@ def serve(control: Channel) -> NoReturn:
         job, given = control.receive()
         reached("asked")
         warden = _Warden(control, decode_plan(job["plan"]), Command(*job["command"]))
+        if warden.command.caller >= 0:
+            warden.standing.keep_terminal(given[-1])
+            given = given[:-1]
         warden.run(job["bwrap"], given, scope=job["scope"])
     except ChannelClosed:
         os._exit(1)
@@ -89,6 +92,7 @@ class _Warden:
         except (gate.GateError, OSError) as error:
             self._abort(stage, str(error))
         except ChannelClosed:
+            standing.restore_terminal()
             self._abort("supervisor", "the supervisor is gone")
         else:
             self._report()
