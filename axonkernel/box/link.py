@@ -26,6 +26,9 @@ _QUIET = ("--quiet", "--no-dhcp", "--no-dhcpv6", "--no-ra", "--no-map-gw")
 #: No port is forwarded either way.
 _CLOSED = ("-t", "none", "-u", "none", "-T", "none", "-U", "none")
 
+#: What a service manager, a terminal or a user sends to all of a session at once.
+_PATIENT = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
 
 class Link:
     """The warden's handle on the keeper of one link. Make it before entering the box.
@@ -79,6 +82,8 @@ class _Made(Protocol):
 def _keep(orders: int, answer: int, net: NetPlan, foreign: bool) -> NoReturn:
     """Make the link when a pid arrives; take it away at the end of ``orders``."""
     code = 1
+    for number in _PATIENT:  # it ends with the warden, whom they reach as well
+        signal.signal(number, signal.SIG_IGN)
     try:
         link = _Pasta(foreign) if net.link == "pasta" else _veth(net)
         try:
@@ -145,6 +150,8 @@ def _start(namespace: tuple[str, ...]) -> str:
     said_read, said_write = os.pipe()
     pid = os.fork()
     if pid == 0:
+        for number in _PATIENT:
+            signal.signal(number, signal.SIG_DFL)
         default_signals()  # pasta gives up when SIGPIPE is ignored already
         os.dup2(os.open(os.devnull, os.O_RDWR), 0)
         os.dup2(said_write, 1)

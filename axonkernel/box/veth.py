@@ -76,7 +76,7 @@ class Veth:
                 _sweep(known, self._host)
                 host = _survey(self._host)
                 plan = veth_plan(self._net, host, self._id)
-                known.begin(self._id)
+                known.begin(self._id)  # held until this process ends
                 self._made = True
                 nft.load(host_table(plan))
                 _forward(known, host, plan)

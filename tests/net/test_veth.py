@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -326,6 +327,16 @@ print("both")
 
 
 # -- that all of it is undone -----------------------------------------------------------
+
+
+def test_a_signal_to_all_does_not_keep_it_from_being_undone(linked: Boxed, net: Internet) -> None:
+    """SIGTERM, as a service manager sends it to each process: the keeper stays to the end."""
+    with running(linked, policy(linked, *BOTH), WAIT) as process:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            os.kill(keeper(process.pid), number)
+        assert "masquerade" in state(net)["table"]
+        os.kill(process.pid, signal.SIGTERM)
+        process.wait(20)
 
 
 @pytest.mark.parametrize("victim", ["supervisor", "warden"])
