@@ -11,6 +11,8 @@ _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/stdin")
 #: Commands without any argument.
 _PLAIN = frozenset("=dDgGhHnNpPxzF")
 _BLANK = " \t\n;\r\v\f"
+#: GNU sed skips these in front of a label and takes them for a part of it further on.
+_ODD_BLANKS = frozenset("\r\v\f")
 
 
 def sed_script(text: str) -> Script:
@@ -140,8 +142,11 @@ class _Reader:
     def _label(self) -> None:
         """A label. Seds differ in what ends one; what follows is read as commands."""
         self._skip(" \t")
-        while self._peek() and self._peek() not in _BLANK:
+        start = self._at
+        while self._peek() and self._peek() not in " \t\n;":
             self._at += 1
+        if not _ODD_BLANKS.isdisjoint(self._text[start : self._at]):
+            raise _Unreadable("an odd blank in a label")
 
     def _inserted(self) -> None:
         """The text of ``a``, ``i`` and ``c``, to the end of a line without a backslash."""

@@ -103,7 +103,12 @@ def test_sed_scripts_that_run_programs(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["s/a", "s/a/b", "k", "s/a/b/k", "s/[/x/", "y/a/b", "/a", "\\", "s\na\nb\n"]
+    "text",
+    [
+        *("s/a", "s/a/b", "k", "s/a/b/k", "s/[/x/", "y/a/b", "/a", "\\", "s\na\nb\n"),
+        # GNU sed reads labels on where others end them, so that text becomes a command.
+        *("t\rc\\a\\\nw M", "b x\rc\\g;w M", ":a\fp", "v1\vp"),
+    ],
 )
 def test_sed_scripts_that_cannot_be_read(text: str) -> None:
     """Not understood is not harmless."""
