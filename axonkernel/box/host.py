@@ -12,7 +12,7 @@ import pwd
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeVar
 
-from axonkernel.box import find, floor, gitconfig
+from axonkernel.box import devices, find, floor, gitconfig
 from axonkernel.box.find import Program
 from axonkernel.box.names import Absent, Entry, absent, entry_of, expand, other_names, sockets
 from axonkernel.policy.globs import argument_glob, is_glob, path_glob, unescape
@@ -86,6 +86,8 @@ class Host(NamedTuple):
     absent: tuple[Absent, ...] = ()
     sockets: tuple[Entry, ...] = ()
     git: str = ""
+    devices: tuple[str, ...] = ()
+    missing_devices: tuple[str, ...] = ()
 
 
 def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None) -> Host:
@@ -109,6 +111,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
     extra = tuple(map(entry_of, ask.read))
     own = (*(entry.path for entry in (*shared, *extra)), *folders, "/etc/resolv.conf")
     secret = map(os.path.realpath, (*ask.hide, *ask.state))
+    nodes, missing_devices = devices.nodes(policy.box.devices)
     protected = _unique(_protected(fs))
     return Host(
         user=user,
@@ -135,6 +138,8 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         absent=_unique(_absent(fs, denied, protected)),
         sockets=tuple(_sockets(policy)),
         git=_git(user, programs, walled),
+        devices=nodes,
+        missing_devices=missing_devices,
     )
 
 

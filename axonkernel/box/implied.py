@@ -32,7 +32,7 @@ def implied_grants(policy: Policy, env: Mapping[str, str]) -> BoxGrants:
     # The home is the host's own where the whole tree is.
     home = () if fs is None or "/" in granted else (host.user.home,)
     return BoxGrants(
-        write=("/tmp", "/var/tmp", "/dev/shm", *home),
+        write=("/tmp", "/var/tmp", "/dev/shm", *home, *host.devices),
         read=tuple(sorted({*_floor(host), *_programs(bare, host)})),
         host=granted,
     )

@@ -12,6 +12,7 @@ from typing import Any
 from axonkernel.box.host import Host
 from axonkernel.box.model import BoxPlan, Mount
 from axonkernel.box.seccomp import rules
+from axonkernel.box.unbuilt import holds_noexec
 from axonkernel.policy.environ import FLOOR
 from axonkernel.policy.globs import argument_glob
 from axonkernel.policy.model import Policy
@@ -95,7 +96,7 @@ class _Kinds:
                 return "write" if path in self.write else ""
             case "tmpfs":
                 return "private" if mount.mode != 0o111 else "denied"
-            case "dev-bind":
+            case "device":
                 return "devices"
             case "ro-bind" if path in self.protected and path not in self.read:
                 return "protected"
@@ -173,7 +174,8 @@ def _system_calls(policy: Policy, plan: BoxPlan) -> dict[str, str]:
     if not plan.filter:
         return {}
     unix = policy.net.unix if policy.net is not None else "box"
-    there = rules(nested_userns=policy.box.nested_userns, unix=unix)
+    nested, noexec = policy.box.nested_userns, holds_noexec(policy)
+    there = rules(nested_userns=nested, unix=unix, noexec=noexec)
     return {call: rule.why for rule in there for call in rule.calls}
 
 

@@ -46,7 +46,7 @@ MountKind = Literal[
 
 
 class Mount(NamedTuple):
-    """One step of building the box's file tree, in order."""
+    """One step of building the box's file tree, in order; no program starts in a noexec one."""
 
     kind: MountKind
     dest: str
@@ -54,6 +54,7 @@ class Mount(NamedTuple):
     mode: int = 0o755
     size_bytes: int = 0
     data: str = ""
+    noexec: bool = False
 
 
 class NetPlan(NamedTuple):

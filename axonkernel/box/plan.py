@@ -18,7 +18,7 @@ from axonkernel.box.names import Entry
 from axonkernel.box.posture import escalates
 from axonkernel.box.protections import brings, lies_in, mask, protections, watch, within
 from axonkernel.box.steps import between
-from axonkernel.box.unbuilt import unreachable
+from axonkernel.box.unbuilt import holds_noexec, unreachable
 from axonkernel.policy.environ import QUIET, environment
 from axonkernel.policy.hosts import granted_parts
 from axonkernel.policy.match import parse_destination
@@ -43,7 +43,7 @@ def build(policy: Policy, host: Host, ask: Ask) -> BoxPlan:
     """
     cwd, warnings = _working_directory(policy, host, ask)
     return BoxPlan(
-        mounts=tuple(_by_real_source(_tree(policy, host), dict(host.links))),
+        mounts=tuple(_mounts(policy, host)),
         env=_environment(policy, host),
         cwd=cwd,
         net=None if policy.net is None else net_plan(policy.net),
@@ -88,6 +88,13 @@ def _tree(policy: Policy, host: Host) -> Iterator[Mount]:
         yield Mount("remount-ro", "/")
 
 
+def _mounts(policy: Policy, host: Host) -> Iterator[Mount]:
+    """With ``noexec`` nothing starts where the box can write; grants to read stay as they are."""
+    for mount in _by_real_source(_tree(policy, host), dict(host.links)):
+        writable = mount.kind in ("bind", "tmpfs", "dev") and mount.dest != "/"
+        yield mount._replace(noexec=True) if writable and holds_noexec(policy) else mount
+
+
 def _by_real_source(mounts: Iterable[Mount], links: dict[str, str]) -> Iterator[Mount]:
     """Sources as they are mounted: a link in one would be refused when it is opened."""
     for mount in mounts:
@@ -107,6 +114,7 @@ def _private(policy: Policy, host: Host) -> Iterator[Mount]:
     size = _disk_bytes(policy)
     yield Mount("proc", "/proc")
     yield Mount("dev", "/dev")
+    yield from (Mount("device", node, node) for node in host.devices)
     for path in host.kernel_files:
         # A closed root has no /sys; in an open one its control groups could be left.
         if path != "/sys" or _root_kind(policy) != "closed":
@@ -297,6 +305,8 @@ def _missing(policy: Policy, host: Host) -> Iterator[str]:
         if entry.kind == "missing":
             made = entry.path in writes
             yield f"{entry.path} does not exist; {'made, to be written' if made else 'skipped'}"
+    for name in host.missing_devices:
+        yield f"box.devices {name}: this machine has no such device; it will not exist in the box"
     for name in host.missing_programs:
         where = "" if "/" in name else " on PATH"
         yield f"shell.allow {name}: no such program{where}; it will not exist in the box"

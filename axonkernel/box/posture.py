@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from axonkernel.box.find import Program
 from axonkernel.box.model import BoxPlan, PostureField
-from axonkernel.box.unbuilt import names_in
+from axonkernel.box.unbuilt import holds_noexec, names_in
 from axonkernel.policy.model import Policy, SubjectRules, ToolRules
 from axonkernel.policy.profiles import shipped_names
 
@@ -23,6 +23,8 @@ _VETH = (
     "while it runs the host has an interface axonID and tables axonkernel-ID and "
     "axonkernel-forward, and forwards where it did not; put back at the end"
 )
+_IN_MEMORY = "an interpreter that is there still runs what it reads"
+_NESTED = "programs can make namespaces: more of the kernel is in reach"
 _AROUND = "code in the box can do the same around the mediator"
 _SEEN = "what is not granted can be seen by name, not opened or executed"
 _TAKEN_OUT = "without a box, fs.deny and fs.protect take nothing out of a grant"
@@ -87,6 +89,8 @@ def bare(policy: Policy, *, mediated: bool) -> tuple[PostureField, ...]:
     ]
     rows += [row._replace(state="unenforced", by=by) if row.state == "enforced" else row
              for row in _limits(policy)]  # fmt: skip
+    if policy.box.noexec:
+        rows.append(PostureField("box.noexec", "unenforced", "", "no box can be made here"))
     if policy.tools is None:
         return (*rows, PostureField("tools", "open"))
     return (*rows, PostureField("tools", "mediator only" if mediated else "unenforced"))
@@ -144,9 +148,21 @@ def _boxed(policy: Policy, plan: BoxPlan, programs: Iterable[Program]) -> Iterat
     yield from _limits(policy)
     if policy.budget is not None:
         yield PostureField("budget", "unenforced", "", "this version counts nothing")
+    yield from _box(policy, plan)
     yield PostureField("seccomp", "enforced", "seccomp filter")
     yield PostureField("release", "enforced", "checked at the program's first instruction")
     yield _user(plan)
+
+
+def _box(policy: Policy, plan: BoxPlan) -> Iterator[PostureField]:
+    if holds_noexec(policy):
+        yield PostureField("box.noexec", "enforced", "noexec mounts + seccomp filter", _IN_MEMORY)
+    if policy.box.devices:
+        there = [mount.dest for mount in plan.mounts if mount.kind == "device"]
+        note = f"{', '.join(there)} can be used" if there else "none of them is on this machine"
+        yield PostureField("box.devices", "open", "", note)
+    if policy.box.nested_userns:
+        yield PostureField("box.nested_userns", "open", "", _NESTED)
 
 
 def _fs(policy: Policy) -> PostureField:

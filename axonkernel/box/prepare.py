@@ -14,7 +14,7 @@ from axonkernel.box.host import Ask, Host, User, survey
 from axonkernel.box.launch import needs_scope
 from axonkernel.box.model import BoxPlan
 from axonkernel.box.probe import Piece
-from axonkernel.box.unbuilt import unbuilt
+from axonkernel.box.unbuilt import holds_noexec, unbuilt
 from axonkernel.errors import BoxError, Fault, IsolationUnavailable, PolicyError
 from axonkernel.policy.model import Policy
 
@@ -67,8 +67,8 @@ def prepare_surveyed(
 
 def _filter(policy: Policy, *, inet: bool) -> str:
     unix = policy.net.unix if policy.net is not None else "box"
-    nested = policy.box.nested_userns
-    code = seccomp.filter_bytes(nested_userns=nested, unix=unix, inet=inet)
+    nested, noexec = policy.box.nested_userns, holds_noexec(policy)
+    code = seccomp.filter_bytes(nested_userns=nested, unix=unix, inet=inet, noexec=noexec)
     return base64.b64encode(code).decode()
 
 

@@ -21,31 +21,49 @@ __all__ = ["filter_bytes", "rules"]
 
 #: Where the numbers and argument positions of the rules were checked.
 _MACHINES = ("x86_64", "aarch64", "riscv64")
-_compiled: dict[tuple[bool, str, bool], bytes] = {}
+_compiled: dict[tuple[bool, str, bool, bool], bytes] = {}
 
 
-def filter_bytes(*, nested_userns: bool, unix: Literal["box", "none"], inet: bool = True) -> bytes:
+def filter_bytes(
+    *,
+    nested_userns: bool,
+    unix: Literal["box", "none"],
+    inet: bool = True,
+    noexec: bool = False,
+) -> bytes:
     """The filter of a box; the same bytes for the same arguments on one machine.
 
     Arguments:
         nested_userns: programs inside may make namespaces (browsers that sandbox themselves).
         unix: ``none`` denies unix sockets, except connected pairs.
         inet: False denies IPv4 and IPv6 sockets, where no network namespace holds them.
+        noexec: memory that is a file cannot be executed, as written files cannot.
 
     Raises IsolationUnavailable when libseccomp or pyseccomp is missing, BoxError (stage
     ``seccomp``) when the filter cannot be compiled.
     """
-    key = (nested_userns, unix, inet)
+    key = (nested_userns, unix, inet, noexec)
     if key not in _compiled:
-        _compiled[key] = _compile(list(rules(nested_userns=nested_userns, unix=unix, inet=inet)))
+        there = rules(nested_userns=nested_userns, unix=unix, inet=inet, noexec=noexec)
+        _compiled[key] = _compile(list(there))
     return _compiled[key]
 
 
 def rules(
-    *, nested_userns: bool, unix: Literal["box", "none"], inet: bool = True
+    *,
+    nested_userns: bool,
+    unix: Literal["box", "none"],
+    inet: bool = True,
+    noexec: bool = False,
 ) -> Iterator[Rule]:
     """The rules that hold in a box with these settings."""
-    lifted = {"userns": nested_userns, "unix": unix == "box", "inet": inet, "": False}
+    lifted = {
+        "userns": nested_userns,
+        "unix": unix == "box",
+        "inet": inet,
+        "exec": not noexec,
+        "": False,
+    }
     return (rule for rule in RULES if not lifted[rule.unless])
 
 
@@ -97,6 +115,8 @@ def _argument(seccomp: Any, check: Check) -> Any:
             return seccomp.Arg(check.argument, seccomp.MASKED_EQ, 0xF, check.value)
         case "not":
             return seccomp.Arg(check.argument, seccomp.NE, check.value)
+        case "lacks":
+            return seccomp.Arg(check.argument, seccomp.MASKED_EQ, check.value, 0)
         case "above":
             return seccomp.Arg(check.argument, seccomp.GT, check.value)
 

@@ -73,7 +73,7 @@ def _parts(mount: Mount, terminal: str) -> Iterator[Mount]:
         yield mount
         return
     dev = mount.dest
-    yield Mount("tmpfs", dev)
+    yield Mount("tmpfs", dev, noexec=mount.noexec)
     yield from (Mount("device", f"{dev}/{name}", f"/dev/{name}") for name in _DEVICES)
     yield from (Mount("symlink", f"{dev}/{name}", to) for name, to in _DEVICE_LINKS.items())
     yield Mount("dir", f"{dev}/shm")

@@ -33,11 +33,11 @@ class Check(NamedTuple):
         argument: which one, from 0.
         op: ``has`` all bits of value, ``is`` value in its low 32 bits (the kernel ignores the
             high ones: comparing all 64 can be dodged), ``low4`` (its low four bits are value),
-            ``not`` value, ``above`` value.
+            ``not`` value, ``above`` value, ``lacks`` all bits of value.
     """
 
     argument: int
-    op: Literal["has", "is", "low4", "not", "above"]
+    op: Literal["has", "is", "low4", "not", "above", "lacks"]
     value: int
 
 
@@ -50,14 +50,15 @@ class Rule(NamedTuple):
         error: the errno they fail with.
         checks: all of these must hold; () for always.
         unless: ``userns`` lifts it where nested user namespaces are permitted; ``unix``
-            where unix sockets are; ``inet`` where the network is walled by something else.
+            where unix sockets are; ``inet`` where the network is walled by something else;
+            ``exec`` where programs may start in places that are written.
     """
 
     calls: tuple[str, ...]
     why: str
     error: int = errno.EPERM
     checks: tuple[Check, ...] = ()
-    unless: Literal["", "userns", "unix", "inet"] = ""
+    unless: Literal["", "userns", "unix", "inet", "exec"] = ""
 
 
 def _plain() -> list[Rule]:
@@ -224,4 +225,24 @@ def _set_ids() -> list[Rule]:
     return rules
 
 
-RULES: tuple[Rule, ...] = (*_plain(), *_namespaces(), *_terminals(), *_sockets(), *_set_ids())
+def _memory_files() -> list[Rule]:
+    sealed = 0x8  # MFD_NOEXEC_SEAL, which a program may ask for
+    return [
+        Rule(
+            ("memfd_create",),
+            "a program in memory would start where no written file may",
+            errno.EACCES,
+            (Check(1, "lacks", sealed),),
+            unless="exec",
+        )
+    ]
+
+
+RULES: tuple[Rule, ...] = (
+    *_plain(),
+    *_namespaces(),
+    *_terminals(),
+    *_sockets(),
+    *_set_ids(),
+    *_memory_files(),
+)

@@ -212,6 +212,8 @@ class _Tree:
 
     def _put(self, fd: int, step: Step) -> None:
         """Mount onto a step's place, made first where it lies in a folder of our own."""
+        if step.mount.noexec:
+            mount_setattr(fd, MOUNT_NOEXEC, recursive=True)
         if step.base and stat.S_ISDIR(os.fstat(fd).st_mode):
             self._folder(step)
         elif step.base:

@@ -11,17 +11,21 @@ from collections.abc import Iterator
 from axonkernel.policy.match import parse_destination
 from axonkernel.policy.model import NetPolicy, Policy
 
-__all__ = ["names_in", "unbuilt", "unreachable"]
+__all__ = ["holds_noexec", "names_in", "unbuilt", "unreachable"]
 
 
 def unbuilt(policy: Policy) -> Iterator[tuple[str, str]]:
     """(field, what would hold it) of each declared field without a wall in any box."""
     if policy.net is not None:
         yield from _net(policy.net)
-    if policy.box.noexec:
-        yield "box.noexec", "mounts without execution"
-    if policy.box.devices:
-        yield "box.devices", "devices in the box"
+    if policy.box.noexec and not holds_noexec(policy):
+        yield "box.noexec", "a file tree of the box's own (fs declared, / not in fs.write)"
+
+
+def holds_noexec(policy: Policy) -> bool:
+    """Whether nothing starts where a box for ``policy`` can write: not so where that is the
+    host's whole tree, which holds the programs."""
+    return bool(policy.box.noexec) and policy.fs is not None and "/" not in policy.fs.write
 
 
 def _net(net: NetPolicy) -> Iterator[tuple[str, str]]:

@@ -30,8 +30,7 @@ UNBUILT: dict[str, dict[str, Any]] = {
     "net.proxy": {"net": {"allow": [], "proxy": "http://45.90.10.1:3128"}},
     "net.listen": {"net": {"allow": [], "listen": [8080]}},
     "net.dns": {"net": {"allow": [], "dns": "open"}},
-    "box.noexec": {"box": {"noexec": True}},
-    "box.devices": {"box": {"devices": ["kvm"]}},
+    "box.noexec": {"box": {"noexec": True}, "fs": {"write": ["/", "./out"]}},
 }
 fields = pytest.mark.parametrize("field", UNBUILT)
 

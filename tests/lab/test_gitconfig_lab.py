@@ -10,7 +10,10 @@ from lab.test_box_lab import LabBox
 pytestmark = [pytest.mark.requires("lab", "box"), pytest.mark.usefixtures("lab_leftovers")]
 
 CONFIG = "/root/.gitconfig"
-WORDS = "git init -q out/{0} && cd out/{0} && git commit -q --allow-empty -m x && git log -1 --format=%an:%ae"
+WORDS = (
+    "git init -q out/{0} && cd out/{0} && git commit -q --allow-empty -m x && "
+    "git log -1 --format=%an:%ae"
+)
 
 
 def test_git_knows_who_one_is(lab: SystemdLab) -> None:

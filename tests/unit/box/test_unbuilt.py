@@ -26,8 +26,7 @@ ADDRESS = {"allow": ["9.9.9.9:443"]}
         ({"net": {**ADDRESS, "listen": [8080]}}, "net.listen"),
         ({"net": {**ADDRESS, "dns": "open"}}, "net.dns"),
         ({"net": {**ADDRESS, "resolver": "9.9.9.9"}}, "net.dns"),
-        ({"box": {"noexec": True}}, "box.noexec"),
-        ({"box": {"devices": ["kvm"]}}, "box.devices"),
+        ({"box": {"noexec": True}, "fs": {"write": ["/"]}}, "box.noexec"),
     ],
     ids=str,
 )
@@ -46,6 +45,7 @@ def test_each_is_named_alone(data: dict[str, Any], field: str) -> None:
         {"net": {**ADDRESS, "link": "veth"}},
         {"net": {"allow": True, "dns": "off"}},
         {"box": {"noexec": False, "devices": [], "nested_userns": True, "run_as": 7}},
+        {"box": {"noexec": True, "devices": ["kvm"]}, "default": "deny"},
     ],
     ids=str,
 )
