@@ -24,10 +24,12 @@ __all__ = [
     "await_exec",
     "await_init",
     "faults",
+    "filters",
     "namespaces",
     "reap_until_gone",
     "release",
     "seize",
+    "status_of",
 ]
 
 _SEIZE, _INTERRUPT, _CONT, _DETACH = 0x4206, 0x4207, 7, 17
@@ -131,7 +133,7 @@ def _interrupt(pid: int) -> None:
     die with its parent, and needs its tracer. One that is stopped already is left so."""
     deadline_s = time.monotonic() + _SLEEPS_WITHIN_S
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-        while (state := _status(pid)["State"][0]) in "RD" and time.monotonic() < deadline_s:
+        while (state := status_of(pid)["State"][0]) in "RD" and time.monotonic() < deadline_s:
             time.sleep(0.0001)
         if state != "t":
             ptrace(_INTERRUPT, pid)
@@ -188,18 +190,25 @@ def faults(pid: int, outside: dict[str, str], *, own_net: bool, filtered: bool) 
              for name, identity in outside.items()
              if (name != "net" or own_net)
              and os.readlink(f"/proc/{pid}/ns/{name}") == identity]  # fmt: skip
-    status = _status(pid)
+    status = status_of(pid)
     for field in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
         if int(status[field], 16) != 0:
             found.append(f"{field} is {status[field]}")
     if status["NoNewPrivs"] != "1":
         found.append("no_new_privs is off")
-    if filtered and status["Seccomp"] != "2":
+    if filtered and filters(pid) <= filters(os.getpid()):
         found.append("no seccomp filter")
     return found
 
 
-def _status(pid: int) -> dict[str, str]:
+def filters(pid: int) -> int:
+    """How many seccomp filters a process has; a container's around us is one already."""
+    found = status_of(pid)
+    return int(found.get("Seccomp_filters", found["Seccomp"] == "2"))
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """The lines of a process's status, by name."""
     with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as lines:
         pairs = (line.partition(":") for line in lines)
         return {name: value.strip() for name, _, value in pairs}

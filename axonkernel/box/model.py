@@ -172,6 +172,8 @@ class BoxPlan(NamedTuple):
         bare: there is no box to be had and best-effort does without (box/bare.py).
         watch: what the host may undo while the box runs; None when there is nothing.
         state: the folder of our own records, where stubs are counted; "" keeps none.
+        traced: the program is held at its first instruction; False where ptrace is refused
+            (box/unheld.py).
     """
 
     mounts: tuple[Mount, ...] = ()
@@ -189,6 +191,7 @@ class BoxPlan(NamedTuple):
     bare: bool = False
     watch: Watch | None = None
     state: str = ""
+    traced: bool = True
 
 
 class Command(NamedTuple):
@@ -233,7 +236,8 @@ class BoxResult(NamedTuple):
         oom: the kernel killed a process for memory.
         denied: (address, protocol, port) of refused packets, at most 256.
         kept: (what, path) of what the keeper did and saw, at most 256: ``mask.restored``,
-            ``mask.added``, ``name.made`` (one of fs.protect that came into being).
+            ``mask.added``, ``name.made`` (one of fs.protect that came into being),
+            ``watch.full`` (no more folders), ``keeper.ended`` (with the reason).
         refused_pids: how often no process was made because of ``limits.pids``.
     """
 

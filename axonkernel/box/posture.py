@@ -30,6 +30,8 @@ _SEEN = "what is not granted can be seen by name, not opened or executed"
 _TAKEN_OUT = "without a box, fs.deny and fs.protect take nothing out of a grant"
 _ABSENT = "a denied or protected name that does not exist yet is held by the mediator only"
 
+_UNHELD = "ptrace is refused here: the filter is looked at just after the start, all else before"
+
 
 def boxed(
     policy: Policy,
@@ -38,6 +40,7 @@ def boxed(
     *,
     mediated: bool,
     programs: Iterable[Program] = (),
+    first_code: bool = False,
 ) -> tuple[PostureField, ...]:
     """The posture of a box made by ``plan``.
 
@@ -47,11 +50,12 @@ def boxed(
         mediated: whether the mediator judges what happens inside, as it does not under
             ``exec``.
         programs: those of the box's program wall.
+        first_code: whether the first code in the box is ours (child.py), and looks around.
     """
     implied = () if mediated else _implied(policy)
     rows = [
         _held(row, unenforced, mediated)
-        for row in _boxed(policy, plan, programs)
+        for row in _boxed(policy, plan, programs, first_code)
         if row.field not in implied
     ]
     named = {row.field for row in rows}
@@ -132,7 +136,9 @@ def mediated(policy: Policy) -> tuple[PostureField, ...]:
     )
 
 
-def _boxed(policy: Policy, plan: BoxPlan, programs: Iterable[Program]) -> Iterator[PostureField]:
+def _boxed(
+    policy: Policy, plan: BoxPlan, programs: Iterable[Program], first_code: bool
+) -> Iterator[PostureField]:
     yield _fs(policy)
     yield _net(policy, plan)
     if plan.net is not None and plan.net.link == "veth":
@@ -150,7 +156,7 @@ def _boxed(policy: Policy, plan: BoxPlan, programs: Iterable[Program]) -> Iterat
         yield PostureField("budget", "unenforced", "", "this version counts nothing")
     yield from _box(policy, plan)
     yield PostureField("seccomp", "enforced", "seccomp filter")
-    yield PostureField("release", "enforced", "checked at the program's first instruction")
+    yield _release(plan, first_code)
     yield _user(plan)
 
 
@@ -224,6 +230,14 @@ def _limits(policy: Policy) -> Iterator[PostureField]:
             yield PostureField(f"limits.{name}", "enforced", by)
     if limits.output_bytes is not None:
         yield PostureField("limits.output", "mediator only", "", "caps what a call returns")
+
+
+def _release(plan: BoxPlan, first_code: bool) -> PostureField:
+    if plan.traced:
+        return PostureField("release", "enforced", "checked at the program's first instruction")
+    if first_code:
+        return PostureField("release", "enforced", "checked by the first code in the box")
+    return PostureField("release", "unenforced", "", _UNHELD)
 
 
 def _user(plan: BoxPlan) -> PostureField:

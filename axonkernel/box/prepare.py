@@ -57,12 +57,27 @@ def prepare_surveyed(
     mediated = ask.role != "exec"
     if "box" in unenforced:
         return _bare(built, policy, unenforced, mediated=mediated), host
-    built = _without(built, unenforced)
+    built = _without(built, unenforced)._replace(traced=_traced())
     built = built._replace(
         filter=_filter(policy, inet=True),
-        posture=posture.boxed(policy, built, unenforced, mediated=mediated, programs=host.programs),
+        posture=posture.boxed(
+            policy,
+            built,
+            unenforced,
+            mediated=mediated,
+            programs=host.programs,
+            first_code=ask.role == "agent",
+        ),
     )
     return built, host
+
+
+def _traced() -> bool:
+    """Whether the program can be held at its first instruction. A kept no is not believed."""
+    found = probe.probe()
+    if found.kept and found.lacking("release") is not None:
+        found = probe.probe(refresh=True)
+    return found.lacking("release") is None
 
 
 def _filter(policy: Policy, *, inet: bool) -> str:
@@ -127,6 +142,8 @@ def _refuse_open(policy: Policy) -> None:
 
 def _walled_fields(policy: Policy) -> Iterator[str]:
     yield "box"
+    if policy.effective_isolation == "strict":
+        yield "release"
     for name in ("fs", "net", "shell", "env"):
         if getattr(policy, name) is not None:
             yield name

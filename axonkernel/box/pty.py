@@ -35,6 +35,7 @@ class Terminal:
         fds: the caller's standard streams.
         kinds: which of them are terminals.
         owner: uid that may open it by its name; None for this process's.
+        controlling: see Streams.
 
     Attributes:
         slave: the box's end.
@@ -42,14 +43,18 @@ class Terminal:
     """
 
     def __init__(
-        self, fds: tuple[int, ...], kinds: tuple[str, ...], owner: int | None = None
+        self,
+        fds: tuple[int, ...],
+        kinds: tuple[str, ...],
+        owner: int | None = None,
+        controlling: bool = True,
     ) -> None:
         found = [fd for fd, kind in zip(fds, kinds, strict=True) if kind == "terminal"]
         self._screen = found[-1] if kinds[0] != "terminal" or len(found) > 1 else -1
         self._keys = fds[0] if kinds[0] == "terminal" else -1
         if kinds[1] == "terminal":
             self._screen = fds[1]
-        self._whole = kinds[0] == kinds[1] == "terminal"
+        self._whole = controlling and kinds[0] == kinds[1] == "terminal"
         self.caller = found[0]
         self._before: list[Any] = termios.tcgetattr(self.caller)
         self._master, self.slave = os.openpty()

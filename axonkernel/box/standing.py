@@ -65,7 +65,9 @@ class Standing:
 
     def held(self, agent: int) -> None:
         """The agent's program is there."""
-        self.agent, self._agent_fd = agent, os.pidfd_open(agent)
+        self.agent = agent
+        with contextlib.suppress(ProcessLookupError):  # it has ended already
+            self._agent_fd = os.pidfd_open(agent)
 
     def signal(self, number: int) -> bool:
         """Send a signal to the agent's program; False when it has ended."""

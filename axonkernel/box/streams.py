@@ -64,6 +64,8 @@ class Streams:
     Arguments:
         fds: the caller's standard input, output and error.
         run_as: uid of the agent, which may open its terminal again; None for this one.
+        controlling: whether the terminal will be the controlling one of the box's session;
+            where it is not, keys such as ^C are for this process to pass on.
 
     Attributes:
         given: what the box gets for them.
@@ -71,7 +73,13 @@ class Streams:
         fault: what could not be written, after :meth:`finish`.
     """
 
-    def __init__(self, fds: tuple[int, int, int] = (0, 1, 2), run_as: int | None = None) -> None:
+    def __init__(
+        self,
+        fds: tuple[int, int, int] = (0, 1, 2),
+        run_as: int | None = None,
+        *,
+        controlling: bool = True,
+    ) -> None:
         self.terminal: Terminal | None = None
         self.fault = ""
         self.caller = -1
@@ -83,7 +91,7 @@ class Streams:
         if "terminal" in kinds:
             from axonkernel.box.pty import Terminal
 
-            self.terminal = Terminal(fds, kinds, run_as)
+            self.terminal = Terminal(fds, kinds, run_as, controlling)
             self._theirs.append(self.terminal.slave)
             self.caller = self.terminal.caller
         self.given = (self._input(fds[0], kinds[0]), *self._output(fds, kinds))

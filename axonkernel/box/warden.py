@@ -19,7 +19,7 @@ import signal
 import time
 from typing import NoReturn
 
-from axonkernel.box import cgroup, gate, keeper
+from axonkernel.box import cgroup, gate, keeper, unheld
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.entering import ready_tables, wall_network
 from axonkernel.box.link import Link
@@ -73,7 +73,8 @@ class _Warden:
                 standing.parked = park()
             if self.plan.net is not None and self.plan.net.link != "none":
                 standing.link = Link(self.plan.net, foreign=self.plan.run_as is not None)
-            standing.spawned(spawn(program, self.plan, self.command, given, gate.seize))
+            seize = gate.seize if self.plan.traced else unheld.not_traced
+            standing.spawned(spawn(program, self.plan, self.command, given, seize))
             reached("spawned")
             if self.plan.net is not None:
                 ready_tables()
@@ -85,7 +86,10 @@ class _Warden:
             if scope:
                 self._await_scope()
             stage = "gate"
-            self._pass_gate(outside)
+            if self.plan.traced:
+                self._pass_gate(outside)
+            else:
+                self._pass_unheld(outside)
             watch(standing, self.control, self.plan.limits.wall_s if self.plan.limits else 0.0)
         except BoxError as error:
             self._abort(error.stage, error.message)
@@ -101,6 +105,10 @@ class _Warden:
 
     def _await_init(self) -> None:
         """The box's pid 1, which bwrap names as soon as it has it."""
+        if not self.plan.traced:
+            self.standing.made(child_pid(self.standing.bwrap.status))
+            reached("made")
+            return
         init = gate.await_init(self.standing.bwrap.pid, self.standing.reaped)
         if init is None:
             child_pid(self.standing.bwrap.status)  # raises with what was said there
@@ -150,14 +158,40 @@ class _Warden:
             raise gate.GateError("; ".join(found))
         standing.held(pid)
         reached("checked")
-        if standing.link is not None:
-            standing.link.await_up()  # it was made while bwrap mounted and executed
-            reached("linked")
+        self._await_link()
         self._require_supervisor()
         self.started_s = time.monotonic()
         gate.release(pid, unmask=self.command.terminal)
         reached("released")
         self.control.send({"event": "running", "pid": pid})
+
+    def _pass_unheld(self, outside: dict[str, str]) -> None:
+        """The same without ptrace: what can be seen before the exec, and the filter after."""
+        standing = self.standing
+        unheld.await_block(standing.init)
+        own_net = self.plan.net is not None
+        if found := gate.faults(standing.init, outside, own_net=own_net, filtered=False):
+            raise gate.GateError("; ".join(found))
+        self._require_program(standing.init)
+        self._await_link()
+        self._require_supervisor()
+        self.started_s = time.monotonic()
+        os.write(standing.bwrap.hold, b"1")
+        os.close(standing.bwrap.hold)
+        reached("opened")
+        pid = unheld.await_program(standing.init)
+        if pid:
+            standing.held(pid)
+        if pid and self.plan.filter and (fault := unheld.filter_fault(pid, standing.init)):
+            raise gate.GateError(fault)
+        reached("released")
+        self.control.send({"event": "running", "pid": pid})
+
+    def _await_link(self) -> None:
+        """It was begun when the table stood, and made while bwrap mounted."""
+        if self.standing.link is not None:
+            self.standing.link.await_up()
+            reached("linked")
 
     def _require_program(self, pid: int) -> None:
         """Say why the program cannot be executed, while its files can be seen."""

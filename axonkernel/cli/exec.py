@@ -179,9 +179,14 @@ def _supervised(
     from axonkernel.box import launch
     from axonkernel.box.streams import Streams
 
-    streams = Streams(run_as=plan.run_as and plan.run_as[0])
+    streams = Streams(run_as=plan.run_as and plan.run_as[0], controlling=plan.traced)
     terminal = streams.terminal
-    command = Command(argv, *streams.given, terminal=terminal is not None, caller=streams.caller)
+    command = Command(
+        argv,
+        *streams.given,
+        terminal=terminal is not None and plan.traced,
+        caller=streams.caller,
+    )
     box = launch.start(warden, plan, command)
     with forwarded(box, terminal):
         streams.start()
@@ -221,7 +226,7 @@ def _plan(options: Options) -> BoxPlan:
     from axonkernel.cli.execplan import make
 
     plan, watched = make(options, policy, found)
-    if watched is not None:
+    if watched is not None and plan.traced:  # else ptrace may be allowed next time
         plancache.store(name, plan, watched)
     return plan
 

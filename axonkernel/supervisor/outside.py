@@ -134,13 +134,13 @@ def supervise(job: Job) -> int:
     _announce(plan.posture, (*links, *plan.warnings))
     audit = AuditLog()
     ours, theirs = pair()
-    streams = Streams(run_as=plan.run_as and plan.run_as[0])
+    streams = Streams(run_as=plan.run_as and plan.run_as[0], controlling=plan.traced)
     terminal = streams.terminal
     command = Command(
         hello["argv"],
         *streams.given,
         theirs.fileno(),
-        terminal=terminal is not None,
+        terminal=terminal is not None and plan.traced,
         caller=streams.caller,
     )
     box = launcher.start(plan, command)

@@ -63,7 +63,7 @@ if stopped is not None:
     comm = open(f"/proc/{stopped}/comm").read().strip()
     if "--kill" in sys.argv: os.kill(stopped, 9)
     else: gate.release(stopped)
-    gate.reap_until(pid)
+    gate.reap_until_gone(os.pidfd_open(pid), reaped)
 print(json.dumps([stopped, forks, early, comm, os.path.exists(marker), list(reaped)]))
 """
 
