@@ -1,7 +1,7 @@
 """What the page "Kernel & Policy" says about OS confinement, sentence by sentence.
 
 Each docstring starts with the words of the sentence it is about; the sentences about the
-mediator are in ``tests/unit/test_seed_axon.py``. The agents are real processes in real boxes;
+mediator are in ``tests/unit/seed_axon``. The agents are real processes in real boxes;
 what speaks of limits runs in the lab's systemd.
 """
 
@@ -434,7 +434,7 @@ def scopes(lab: SystemdLab) -> dict[str, str]:
     """Program to scope, for every process of the lab that is in one of ours."""
     script = (
         "for p in /proc/[0-9]*; do "
-        'u=$(grep -o "axonkernel-[0-9a-f]*.scope" $p/cgroup 2>/dev/null | head -n 1); '
+        'u=$(grep -o "axonkernel-[0-9a-z]*.scope" $p/cgroup 2>/dev/null | head -n 1); '
         '[ -n "$u" ] && echo "$(cat $p/comm) $u"; done; true'
     )
     lines = lab.run(["sh", "-c", script]).stdout.splitlines()

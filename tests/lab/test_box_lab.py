@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
-from box.boxed import PYTHON, attempts_command, command_line
+from box.boxed import PYTHON, command_line
+from lab.labbox import BLOCKED, READ, LabBox
 from lab.processes import REPOSITORY
 from lab.systemd import SystemdLab
 
@@ -39,68 +39,6 @@ end = time.monotonic() + 1.5
 while time.monotonic() < end: pass
 print(time.process_time())
 """
-READ = ["--read", "."]
-BLOCKED = {"pydbus": "busctl", "nftables": "nft"}
-
-
-class Run(NamedTuple):
-    """One run of ``axonkernel exec`` in the lab."""
-
-    code: int
-    out: str
-    err: str
-    status: dict[str, Any]
-
-
-class LabBox:
-    """``axonkernel exec`` in the lab, from a project of some user's.
-
-    Arguments:
-        owner: uid the project belongs to.
-        user: uid of the supervisor; root when None.
-        blocked: Python bindings its supervisor does not have.
-    """
-
-    def __init__(
-        self, lab: SystemdLab, owner: int | None, user: int | None, blocked: Sequence[str] = ()
-    ) -> None:
-        self.lab, self.user = lab, user
-        self.project = lab.folder(user=owner)
-        self.state = lab.folder(user=user)
-        for name in blocked:
-            lab.put(f"{self.state}/blocked/{name}.py", "raise ImportError\n", user=user)
-        self.env = {
-            "PYTHONPATH": f"{self.state}/blocked:{REPOSITORY}",
-            "XDG_CACHE_HOME": f"{self.state}/cache",
-            "XDG_STATE_HOME": f"{self.state}/state",
-            "XDG_CONFIG_HOME": f"{self.state}/config",
-        }
-        lab.put(f"{self.project}/a.txt", "text of a", user=owner)
-        lab.put(f"{self.project}/out/kept", "", user=owner)
-
-    def close(self) -> None:
-        self.lab.run(["rm", "-rf", self.project, self.state])
-
-    def exec(self, *options: str, command: Sequence[str], env: dict[str, str] | None = None) -> Run:
-        words = command_line(*options, "--json-status", "9", command=command)
-        script = f'exec "$@" 9>{self.state}/status'
-        done = self.lab.run(
-            ["sh", "-c", script, "sh", *words],
-            user=self.user,
-            cwd=self.project,
-            env=self.env | (env or {}),
-        )
-        told = self.lab.get(f"{self.state}/status")
-        return Run(done.returncode, done.stdout, done.stderr, json.loads(told) if told else {})
-
-    def python(self, code: str, *options: str) -> Run:
-        return self.exec(*READ, *options, command=[PYTHON, "-ISc", code])
-
-    def attempts(self, *attempts: Sequence[Any], grants: Sequence[str]) -> list[Any]:
-        run = self.exec(*grants, command=attempts_command(*attempts))
-        assert run.code == 0, run.err
-        answers: list[Any] = json.loads(run.out)
-        return answers
 
 
 @pytest.fixture(params=["bindings", "programs"])
@@ -421,11 +359,3 @@ def test_all_calls_of_one_kernel_share_its_limits(lab: SystemdLab) -> None:
     assert ended.stdout.startswith("[0, 0] ") and "memory" in ended.stdout, ended
     left = lab.run(["systemctl", "list-units", "--plain", "--no-legend", "axonkernel_*"])
     assert left.stdout == ""
-
-
-def test_slices_of_killed_kernels_are_swept(lab: SystemdLab) -> None:
-    """A kernel that could not clean up leaves a slice; the next one with limits stops it."""
-    gone = "axonkernel_999999x00.slice"
-    lab.run(["systemctl", "start", gone])
-    together(lab, TOGETHER.replace("1.5", "0"))
-    assert lab.run(["systemctl", "is-active", gone]).stdout == "inactive\n"
