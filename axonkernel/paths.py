@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from attrs import evolve
 
@@ -32,6 +33,8 @@ __all__ = [
 _MOST_TRIES = 10
 #: Names that are looked at when the links of one path are followed.
 _MOST_PARTS = 4096
+#: Links that the system itself follows in one path.
+_MOST_LINKS = 40
 
 
 def resolve(path: str, cwd: str = "/") -> str:
@@ -86,16 +89,18 @@ def canonical_policy(policy: Policy) -> Policy:
     if policy.fs is None:
         return policy
     fs = policy.fs
-    _refuse_planted(fs)
+    # Once: a box that runs may exchange a folder and a link between two looks at it.
+    followed = {path: _followed(path) for path in (*fs.read, *fs.write, *fs.unsafe)}
+    _refuse_planted(fs, followed)
     return evolve(
         policy,
         fs=evolve(
             fs,
-            read=_unique(_resolve_pattern(path) for path in fs.read),
-            write=_unique(_resolve_pattern(path) for path in fs.write),
+            read=_unique(followed[path].real for path in fs.read),
+            write=_unique(followed[path].real for path in fs.write),
             deny=_with_resolved(fs.deny),
             protect=None if fs.protect is None else _with_resolved(fs.protect),
-            unsafe=_with_resolved(fs.unsafe),
+            unsafe=_unique(each for path in fs.unsafe for each in (path, followed[path].real)),
         ),
     )
 
@@ -106,44 +111,62 @@ def linked_grants(policy: Policy) -> tuple[str, ...]:
     if fs is None:
         return ()
     return tuple(
-        f"fs.{kind}: {path} is a link; what it leads to is granted: {os.path.realpath(path)}"
+        f"fs.{kind}: {path} is a link; what it leads to is granted: {found.real}"
         for kind, paths in (("read", fs.read), ("write", fs.write))
         for path in paths
-        if any(_links(path))
+        if (found := _followed(path)).links
     )
 
 
-def _refuse_planted(fs: FsPolicy) -> None:
+def _refuse_planted(fs: FsPolicy, followed: Mapping[str, _Followed]) -> None:
     faults = []
     for kind, paths in (("read", fs.read), ("write", fs.write), ("unsafe", fs.unsafe)):
         for index, path in enumerate(paths):
-            others = [os.path.realpath(each) for each in fs.write if each != path]
-            if within(_links(path), others):
-                real = os.path.realpath(path)
+            others = [followed[each].real for each in fs.write if each != path]
+            if within(followed[path].links, others):
                 message = "runs through a link that the agent can replace"
-                hint = f"grant what it leads to, if you mean it: {real}"
+                hint = f"grant what it leads to, if you mean it: {followed[path].real}"
                 faults.append(Fault(f"$.fs.{kind}[{index}]", message, path, hint))
     if faults:
         raise PolicyError(faults)
 
 
-def _links(path: str) -> Iterator[str]:
-    """The links that resolving ``path`` goes through, each in its real folder."""
+class _Followed(NamedTuple):
+    """Where a path leads, and the links on the way, each in its real folder."""
+
+    real: str
+    links: tuple[str, ...]
+
+
+def _followed(path: str) -> _Followed:
+    """Follow the links of an absolute path, looking at each name once.
+
+    What is missing, and what turns in a circle, is taken as it is spelled.
+    """
     done, waiting = "/", path.split("/")
+    links: list[str] = []
     for _ in range(_MOST_PARTS):
         if not waiting:
-            return
+            return _Followed(done, tuple(links))
         part = waiting.pop(0)
         if part in ("", "."):
             continue
-        here = os.path.dirname(done) if part == ".." else os.path.join(done, part)
-        if part != ".." and os.path.islink(here):
-            yield here
+        if part == "..":
+            done = os.path.dirname(done)
+            continue
+        here = os.path.join(done, part)
+        try:
             target = os.readlink(here)
+        except OSError:  # no link
+            done = here
+            continue
+        links.append(here)
+        if len(links) <= _MOST_LINKS:
             waiting = [*target.split("/"), *waiting]
             done = "/" if target.startswith("/") else done
         else:
             done = here
+    return _Followed(os.path.join(done, *waiting), tuple(links))
 
 
 def default_protect(
@@ -214,13 +237,13 @@ def _with_resolved(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 def _resolve_pattern(path: str) -> str:
     if not is_glob(path):
-        return os.path.realpath(path)
+        return _real(path)
     parts = path.split("/")
     first = next(index for index, part in enumerate(parts) if "*" in part)
     literal = "/".join(parts[:first])
     if not literal:
         return path
-    return "/".join([os.path.realpath(literal).rstrip("/"), *parts[first:]])
+    return "/".join([_real(literal).rstrip("/"), *parts[first:]])
 
 
 def _unique(paths: Iterable[str]) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,6 +125,40 @@ def test_a_grant_through_a_link_the_agent_can_replace_is_a_fault(tmp_path: Path)
         assert fault.path == "$.fs.read[0]" and str(other) in fault.hint
     policy = parse({"fs": {"read": ["other"], "write": ["work"]}}, base=str(tmp_path))
     assert canonical_policy(policy) == policy
+
+
+#: Exchanges a folder and a link for as long as its input is open.
+EXCHANGE = """
+import ctypes, select, sys
+libc = ctypes.CDLL(None)
+names = [name.encode() for name in sys.argv[1:3]]
+print("ready", flush=True)
+while not select.select([sys.stdin], [], [], 0)[0]: libc.renameat2(-100, names[0], -100, names[1], 2)
+"""
+
+
+def test_a_grant_that_is_exchanged_with_a_link_leads_nowhere(tmp_path: Path) -> None:
+    """While a box exchanges them, the start of another sees a folder or a link, never both."""
+    folder, link, outside = tmp_path / "work" / "in", tmp_path / "work" / "x", tmp_path / "outside"
+    folder.mkdir(parents=True)
+    link.symlink_to(outside)
+    policy = parse({"fs": {"read": ["work/in"], "write": ["work"]}}, base=str(tmp_path))
+    seen = []
+    with subprocess.Popen(
+        [sys.executable, "-ISc", EXCHANGE, str(folder), str(link)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as exchanging:
+        assert exchanging.stdout is not None and exchanging.stdout.readline()
+        for _ in range(2000):
+            try:
+                fs = canonical_policy(policy).fs
+                seen.append(fs.read if fs else ())
+            except PolicyError:
+                seen.append(("refused",))
+        assert exchanging.stdin is not None
+        exchanging.stdin.close()
+    assert set(seen) == {(str(folder),), ("refused",)}
 
 
 def test_a_linked_grant_is_told(tmp_path: Path) -> None:
