@@ -18,7 +18,7 @@ _TITLES = {
     "linux": "Linux",
     "seccomp": "system call filter",
     "box": "namespaces (bwrap)",
-    "gate": "check before the first instruction",
+    "gate": "check before the first instruction (optional)",
     "table": "packet filter (nftables)",
     "link": "network link (pasta)",
     "veth": "network link (veth, optional)",
