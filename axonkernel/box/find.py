@@ -5,6 +5,7 @@ Touches the file system, reads only.
 
 from __future__ import annotations
 
+import glob
 import os
 import posixpath
 import re
@@ -14,7 +15,14 @@ from typing import NamedTuple
 
 from axonkernel.policy.profiles import needs_of
 
-__all__ = ["Program", "find_program", "own_tree", "search_path", "with_needs"]
+__all__ = [
+    "Program",
+    "find_program",
+    "missing_interpreters",
+    "own_tree",
+    "search_path",
+    "with_needs",
+]
 
 _VERSION = re.compile(r"^(?P<stem>[A-Za-z+]+?)-?(?P<version>\d+(\.\d+)*)$")
 _MAX_LINKS = 40
@@ -132,11 +140,12 @@ def _in_real_folder(path: str) -> str:
 
 
 def with_needs(
-    programs: Iterable[Program], path: tuple[str, ...]
+    programs: Iterable[Program], path: tuple[str, ...], denied: Container[str] = ()
 ) -> tuple[tuple[Program, ...], tuple[str, ...]]:
     """The programs with those they bring, and the folders they read.
 
-    A script brings its interpreter; profiles name the rest.
+    A script brings its interpreter; profiles name the rest. What is ``denied``, by name or
+    file, nothing brings.
     """
     found: dict[str, Program] = {}
     folders: dict[str, None] = {}
@@ -153,10 +162,11 @@ def with_needs(
         waiting = []
         for need, brought_by in needed.items():
             if need.startswith("/") and not _is_program(need):
-                if os.path.exists(need):
-                    folders[need] = None
-            elif need not in found and (other := find_program(need, path, brought_by)):
-                waiting.append(other)
+                # A pattern stands for the versions that are there.
+                folders.update(dict.fromkeys(sorted(glob.glob(need))))
+            elif need not in found and need not in denied:
+                other = find_program(need, path, brought_by)
+                waiting += [other] if other is not None and other.file not in denied else []
     return tuple(found.values()), tuple(folders)
 
 
@@ -172,7 +182,25 @@ def _needs(program: Program, there: Container[str]) -> Iterator[str]:
         for need in needs_of(stem, there):
             yield need.format(version=version)
     yield from own_tree(posixpath.dirname(program.file))
+    yield from _package(program)
     yield from _shebang(program.file)
+
+
+def _package(program: Program) -> Iterator[str]:
+    """The lib folder beside the bin folder that a name lies in, where it leads there: a package
+    of node's, of which the program is only the first file."""
+    for link, _ in program.links:
+        for folder in own_tree(posixpath.dirname(link)):
+            if program.file.startswith(f"{folder}/"):
+                yield folder
+
+
+def missing_interpreters(programs: Iterable[Program], path: tuple[str, ...]) -> Iterator[str]:
+    """A line for each script among ``programs`` that nothing on this machine can run."""
+    for program in programs:
+        for interpreter in _shebang(program.file):
+            if find_program(interpreter, path) is None:
+                yield f"{program.name}: its interpreter {interpreter} is not on this machine"
 
 
 def own_tree(folder: str) -> Iterator[str]:

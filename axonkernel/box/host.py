@@ -88,6 +88,7 @@ class Host(NamedTuple):
     git: str = ""
     devices: tuple[str, ...] = ()
     missing_devices: tuple[str, ...] = ()
+    missing_interpreters: tuple[str, ...] = ()
 
 
 def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None) -> Host:
@@ -140,6 +141,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         git=_git(user, programs, walled),
         devices=nodes,
         missing_devices=missing_devices,
+        missing_interpreters=tuple(find.missing_interpreters(programs, path)),
     )
 
 
@@ -237,7 +239,8 @@ def _programs(
     own = {ask.program} - set(allowed) if ask.program and "/" in ask.program else set()
     missing = tuple(n for n, program in found.items() if program is None and n not in own)
     programs = [program for program in found.values() if program is not None]
-    return (*find.with_needs(programs, path), missing)
+    files = {each.file for name in denied if (each := find.find_program(name, path))}
+    return (*find.with_needs(programs, path, denied | files), missing)
 
 
 def _masked(

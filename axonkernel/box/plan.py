@@ -307,6 +307,7 @@ def _missing(policy: Policy, host: Host) -> Iterator[str]:
             yield f"{entry.path} does not exist; {'made, to be written' if made else 'skipped'}"
     for name in host.missing_devices:
         yield f"box.devices {name}: this machine has no such device; it will not exist in the box"
+    yield from (f"shell.allow {line}" for line in host.missing_interpreters)
     for name in host.missing_programs:
         where = "" if "/" in name else " on PATH"
         yield f"shell.allow {name}: no such program{where}; it will not exist in the box"

@@ -174,9 +174,30 @@ def venv(root: Path) -> tuple[str, str]:
     return "tool", str(root / "venv/bin")
 
 
-@pytest.mark.parametrize(
-    "layout", [local_link, shim, absolute, shell_script, env_script, venv], ids=lambda f: f.__name__
-)
+def package(root: Path) -> tuple[str, str]:
+    """A link into a folder of packages, as npm and nvm make it; it reads the files beside."""
+    home = root / "versions/v9/lib/packages/tool"
+    beside = f"{home.parent}/other/said"
+    script(home / "cli", f'#!/bin/sh\nread -r line < {beside}\nprintf %s "$line"\n')
+    (home.parent / "other").mkdir()
+    (home.parent / "other/said").write_text("said\n")
+    (root / "versions/v9/bin").mkdir()
+    (root / "versions/v9/bin/tool").symlink_to("../lib/packages/tool/cli")
+    return "tool", f"{root}/versions/v9/bin"
+
+
+def opt(root: Path) -> tuple[str, str]:
+    """A program of /opt's kind: a link into a folder of its own with its libraries."""
+    script(root / "opt/tool-2/bin/tool", '#!/bin/sh\n. "${0%/*}/../lib/said"\n')
+    (root / "opt/tool-2/lib").mkdir()
+    (root / "opt/tool-2/lib/said").write_text("printf said\n")
+    return f"{root}/opt/tool-2/bin/tool", "/usr/bin"
+
+
+LAYOUTS = [local_link, shim, absolute, shell_script, env_script, venv, package, opt]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("how", ["allowed", "command"])
 def test_programs_in_unusual_places(
     box: Boxed, layout: Callable[[Path], tuple[str, str]], how: str
@@ -252,11 +273,40 @@ def test_git_and_its_own_helpers(box: Boxed) -> None:
     assert shell == MISSING and "git-upload-pack" in core
 
 
+def test_a_denied_program_is_brought_by_none(box: Boxed) -> None:
+    """make needs sh and brings it, unless the policy denies sh, by that name or its file's."""
+    policy = box.root / "p.toml"
+    for deny, there in (("", [0, "", ""]), ('"sh"', MISSING), ('"dash", "bash"', MISSING)):
+        policy.write_text(
+            f'default = "deny"\n[fs]\nread = ["{box.project}"]\n'
+            f'[shell]\nallow = ["make"]\ndeny = [{deny}]\n'
+        )
+        sh, make = box.attempts(
+            ["spawn", "/bin/sh", "-c", "exit"], ["spawn", "make", "-v"],
+            grants=["--policy", str(policy)],
+        )  # fmt: skip
+        assert sh == there and make[0] == 0, deny
+
+
 def test_a_missing_allowed_program_is_a_warning(box: Boxed) -> None:
     """It is named on stderr, and the box starts without it."""
     run = box.exec(*READ, "--allow", "no-such-program-here", command=["/usr/bin/uname"])
     assert (run.code, run.out) == (0, b"Linux\n")
     assert "no-such-program-here" in run.err
+
+
+def test_the_missing_interpreter_of_an_allowed_script_is_a_warning(box: Boxed) -> None:
+    """Of either spelling, by name, before anything runs; one that is there is not mentioned."""
+    script(box.root / "bin/one", "#!/nowhere/interp\n")
+    script(box.root / "bin/two", "#!/usr/bin/env no-such-interp\n")
+    script(box.root / "bin/three", "#!/bin/sh\n")
+    options = [word for name in ("one", "two", "three") for word in ("--allow", name)]
+    env = {"PATH": f"{box.root}/bin:/usr/bin:/bin"}
+    run = box.exec(*READ, *options, command=["/usr/bin/uname"], env=env)
+    assert run.code == 0
+    assert "shell.allow one: its interpreter /nowhere/interp is not on this machine" in run.err
+    assert "shell.allow two: its interpreter no-such-interp is not on this" in run.err
+    assert "three" not in run.err
 
 
 def test_the_missing_interpreter_is_named(box: Boxed) -> None:
