@@ -23,9 +23,7 @@ from axonkernel.policy.request import (
     Match,
     PathRequest,
     ProcessRequest,
-    Request,
     ShellRequest,
-    Subject,
     ToolRequest,
     strictest,
 )
@@ -35,7 +33,7 @@ from axonkernel.policy.rules.net import NetRules, canonical_target
 from axonkernel.policy.rules.opened import Opened, opened
 from axonkernel.policy.rules.shell import STANDARD_PATH, ShellRules
 from axonkernel.policy.rules.tools import ToolsRules
-from axonkernel.policy.url import parse_url
+from axonkernel.policy.subjects import subject_requests
 from axonkernel.policy.wellformed import (
     LONGEST_PATH,
     MOST_TEXT,
@@ -248,7 +246,7 @@ class Ruleset:
             own = self.tools.judge(request)
         if not request.subjects:
             return own
-        return strictest([own, *map(self.decide, _subject_requests(request.subjects))])
+        return strictest([own, *map(self.decide, subject_requests(request.subjects))])
 
     def matches(self, request: AnyRequest) -> tuple[Match, ...]:
         """Every rule that spoke about a request, for ``explain``. May be slow."""
@@ -264,7 +262,7 @@ class Ruleset:
         if isinstance(request, ToolRequest):
             if self.tools is not None:
                 yield from self.tools.matches(request)
-            for part in _subject_requests(request.subjects):
+            for part in subject_requests(request.subjects):
                 yield from self._matches(part)
         elif isinstance(request, PathRequest) and self.fs is not None:
             yield from self.fs.matches(request)
@@ -302,26 +300,3 @@ class Stack:
 
 def _open(code: str, rule: str, subject: str) -> Decision:
     return Decision("allow", code, rule, "default", subject, "not declared")
-
-
-def _subject_requests(subjects: tuple[Subject, ...]) -> Iterator[AnyRequest]:
-    """What a tool's typed subjects ask of the other blocks."""
-    for subject in subjects:
-        value = subject.value
-        if subject.kind == "argv":
-            yield ShellRequest(value) if isinstance(value, str) else ProcessRequest(value)
-        elif isinstance(value, str) and subject.kind in ("read", "write"):
-            yield PathRequest(value, write=subject.kind == "write")
-        elif isinstance(value, str) and subject.kind == "host":
-            yield Request.connect(value)
-        elif isinstance(value, str) and subject.kind == "url":
-            yield _url_request(value)
-
-
-def _url_request(text: str) -> ConnectRequest:
-    """What a URL connects to; one that is not well formed keeps a port that nothing allows."""
-    try:
-        url = parse_url(text)
-    except ValueError:
-        return ConnectRequest(text, 0)
-    return ConnectRequest(url.host, url.port)

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 from attrs import field, frozen
 
 from axonkernel.policy.model import Verdict
+from axonkernel.policy.told import beginning, told
 
 __all__ = [
     "CODES",
@@ -94,7 +95,7 @@ class ToolRequest:
     @property
     def action(self) -> str:
         """The request in the asker's words, for denials and prompts."""
-        return _told(f"tool {self.name} {self.spelled}".rstrip())
+        return told(f"tool {self.name} {self.spelled}".rstrip())
 
 
 @frozen
@@ -118,7 +119,7 @@ class ProcessRequest:
     @property
     def action(self) -> str:
         """The request in the asker's words, for denials and prompts."""
-        return _told(f"{'spawn' if self.spawn else 'run'} {json.dumps(list(self.argv))}")
+        return told(f"{'spawn' if self.spawn else 'run'} {json.dumps(list(self.argv))}")
 
 
 @frozen
@@ -143,7 +144,7 @@ class ShellRequest:
     @property
     def action(self) -> str:
         """The request in the asker's words, for denials and prompts."""
-        return _told(f"{'spawn shell' if self.spawn else 'shell'} {json.dumps(self.line)}")
+        return told(f"{'spawn shell' if self.spawn else 'shell'} {json.dumps(self.line)}")
 
 
 @frozen
@@ -158,7 +159,7 @@ class PathRequest:
     @property
     def action(self) -> str:
         """The request in the asker's words, for denials and prompts."""
-        return _told(f"{'write' if self.write else 'read'} {self.spelled or self.path}")
+        return told(f"{'write' if self.write else 'read'} {self.spelled or self.path}")
 
 
 @frozen
@@ -180,10 +181,10 @@ class ConnectRequest:
     def action(self) -> str:
         """The request in the asker's words, for denials and prompts."""
         if self.port < 0:
-            return _told(f"connect {self.host}")  # not well formed, and shown as it was asked
+            return told(f"connect {self.host}")  # not well formed, and shown as it was asked
         host = f"[{self.host}]" if ":" in self.host else self.host
         suffix = "/udp" if self.protocol == "udp" else ""
-        return _told(f"connect {host}:{self.port}{suffix}")
+        return told(f"connect {host}:{self.port}{suffix}")
 
 
 @frozen
@@ -195,7 +196,7 @@ class EnvRequest:
     @property
     def action(self) -> str:
         """The request in the asker's words, for denials and prompts."""
-        return _told(f"env {self.name}")
+        return told(f"env {self.name}")
 
 
 AnyRequest = ToolRequest | ProcessRequest | ShellRequest | PathRequest | ConnectRequest | EnvRequest
@@ -242,37 +243,11 @@ def strictest(decisions: Iterable[Decision]) -> Decision:
     return max(decisions, key=lambda decision: STRICTNESS[decision.verdict])
 
 
-#: A message carries no more characters of a request than this.
-MOST_TOLD = 4096
-
 #: A host, or an IPv6 address in brackets; a port; a protocol.
 _DESTINATION: Final = re.compile(
     r"(?:\[(?P<v6>[^\[\]]*:[^\[\]]*)\]|(?P<host>[^][:/]+))(?::(?P<port>[0-9]{1,5}))?"
     r"(?:/(?P<protocol>tcp|udp))?"
 )
-
-
-def _told(text: str) -> str:
-    """``text`` for a message: bounded, and printable where a character has no bytes."""
-    if len(text) > MOST_TOLD:
-        text = f"{text[:MOST_TOLD]}... ({len(text)} characters)"
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
-
-
-#: A message carries no more characters of a tool's arguments than this.
-MOST_SPELLED = 200
-
-
-def _beginning(args: Mapping[str, Any]) -> str:
-    """The first characters of arguments as JSON text; "" where there are none."""
-    if not args:
-        return ""
-    short = {
-        name: value[:MOST_SPELLED] if isinstance(value, str) else value
-        for name, value in args.items()
-    }
-    text = json.dumps(short, default=repr)
-    return text if len(text) <= MOST_SPELLED else f"{text[: MOST_SPELLED - 3]}..."
 
 
 class Request:
@@ -309,7 +284,7 @@ class Request:
             text = json.dumps(
                 args, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=repr
             )
-            shown = _beginning(args if spelled is None else spelled)
+            shown = beginning(args if spelled is None else spelled)
         except (TypeError, ValueError, RecursionError) as error:
             # Names of two types, a cycle, too deep: what was asked cannot be written down.
             text, shown = json.dumps(f"no JSON data: {error}"), ""

@@ -43,12 +43,17 @@ def _read_strict_pattern(value: Any, place: Place) -> str | None:
     return None if text is None or _words(text, place, value) is None else text
 
 
-def _read_pattern(value: Any, place: Place) -> str | None:
-    text = read_text(value, place)
-    words = None if text is None else _words(text, place, value)
-    if words == ():
-        return place.fault("has no words, so it would match every call", value, '"*"')
-    return None if words is None else text
+def _worded(least: int, lacking: str, hint: str, description: str) -> Kind:
+    """The kind of a text that splits into at least so many words."""
+
+    def read(value: Any, place: Place) -> str | None:
+        text = read_text(value, place)
+        words = None if text is None else _words(text, place, value)
+        if words is not None and len(words) < least:
+            return place.fault(lacking, value, hint)
+        return None if words is None else text
+
+    return Kind(read, {"type": "string", "minLength": 1, "description": description})
 
 
 strict_pattern = Kind(
@@ -60,31 +65,18 @@ strict_pattern = Kind(
     },
 )
 
-pattern = Kind(
-    _read_pattern,
-    {
-        "type": "string",
-        "minLength": 1,
-        "description": "Matches when each of its words matches some argument, in any order.",
-    },
+pattern = _worded(
+    1,
+    "has no words, so it would match every call",
+    '"*"',
+    "Matches when each of its words matches some argument, in any order.",
 )
 
-
-def _read_hazard(value: Any, place: Place) -> str | None:
-    text = read_text(value, place)
-    words = None if text is None else _words(text, place, value)
-    if words is not None and len(words) < 2:
-        return place.fault("must name a program and one of its hazards", value, '"git -c"')
-    return None if words is None else text
-
-
-hazard = Kind(
-    _read_hazard,
-    {
-        "type": "string",
-        "minLength": 1,
-        "description": "A program and the built-in hazard that is lifted, such as git -c.",
-    },
+hazard = _worded(
+    2,
+    "must name a program and one of its hazards",
+    '"git -c"',
+    "A program and the built-in hazard that is lifted, such as git -c.",
 )
 
 

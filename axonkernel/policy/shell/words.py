@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from axonkernel.policy.shell.ansi import ansi_text
+from axonkernel.policy.shell.building import Building
 from axonkernel.policy.shell.expansions import (
     PARAMETER,
     arithmetic_end,
@@ -27,10 +28,6 @@ __all__ = ["Words"]
 _ORDINARY: Final = re.compile(r"[^ \t\n|&;()<>\\'\"$`]+")
 _ORDINARY_IN_QUOTES: Final = re.compile(r'[^\\"$`]+')
 _ORDINARY_IN_DOCUMENT: Final = re.compile(r"[^\\$`]+")
-
-_TILDE: Final = re.compile(r"(?:\A|[=:])~")
-#: Stands for quoted letters where only unquoted ones count.
-_QUOTED: Final = "\x01"
 
 
 class Words:
@@ -56,7 +53,7 @@ class Words:
         """The word at the position. Raises Unparsable where none starts."""
         source = self._source
         source.count_word()
-        building = _Building(source.at)
+        building = Building(source.at)
         while source.at < source.end:
             character = source.text[source.at]
             if character in META:
@@ -76,7 +73,7 @@ class Words:
     def document(self) -> Word:
         """A here-document's text up to the source's end, expanded as between quotes."""
         source = self._source
-        building = _Building(source.at)
+        building = Building(source.at)
         while source.at < source.end:
             if match := _ORDINARY_IN_DOCUMENT.match(source.text, source.at, source.end):
                 source.at = match.end()
@@ -86,7 +83,7 @@ class Words:
                 self._dollar_or_tick(building, quoted=True)
         return building.word("")
 
-    def _quoted(self, building: _Building, character: str) -> bool:
+    def _quoted(self, building: Building, character: str) -> bool:
         """Read what starts with a special character; False for an ordinary one."""
         source = self._source
         if character == "'":
@@ -111,7 +108,7 @@ class Words:
         source.at = stop + 1
         return source.text[start:stop]
 
-    def _escape(self, building: _Building) -> None:
+    def _escape(self, building: Building) -> None:
         source = self._source
         following = source.peek(1)
         if not following:
@@ -122,7 +119,7 @@ class Words:
         source.at += 2
         building.quoted(following)
 
-    def _double(self, building: _Building) -> None:
+    def _double(self, building: Building) -> None:
         """The rest of a double-quoted string."""
         source = self._source
         building.quoted("")
@@ -144,7 +141,7 @@ class Words:
             else:
                 self._dollar_or_tick(building, quoted=True)
 
-    def _dollar_or_tick(self, building: _Building, *, quoted: bool) -> None:
+    def _dollar_or_tick(self, building: Building, *, quoted: bool) -> None:
         source = self._source
         source.count_word()
         start, inner = source.at, None
@@ -174,7 +171,7 @@ class Words:
         one = (quoted and "@" not in text) or text in ("$#", "$?", "$$", "$!")
         building.expansion(text, single=one, inner=inner)
 
-    def _bare_dollar(self, building: _Building, quoted: bool) -> None:
+    def _bare_dollar(self, building: Building, quoted: bool) -> None:
         """A dollar sign with no name behind it: itself, or the start of a quoted string."""
         source = self._source
         if source.peek(1) == "\\" and source.peek(2) == "\n":
@@ -187,7 +184,7 @@ class Words:
             # A translation, if there is one: any text.
             start = source.at
             source.at += 2
-            inside = _Building(start)
+            inside = Building(start)
             self._double(inside)
             building.expansion(source.text[start : source.at], single=True, more=inside.inner)
         else:
@@ -219,7 +216,7 @@ class Words:
         source.at = stop + 1
         return inner
 
-    def _process(self, building: _Building) -> None:
+    def _process(self, building: Building) -> None:
         """``<(commands)``, only as a word of its own."""
         source = self._source
         start = source.at
@@ -231,72 +228,3 @@ class Words:
         if source.peek() and source.peek() not in META:
             raise LineFault("a process substitution glued to other text")
         building.file = False
-
-
-class _Building:
-    """A word while it is read."""
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.file = True
-        self.inner: list[Node] = []
-        self._text: list[str] = []
-        self._lead: list[str] = []
-        #: The unquoted letters, with a mark where others stand.
-        self._skeleton: list[str] = []
-        self._expanded = False
-        self._single = True
-
-    def unquoted(self, text: str) -> None:
-        self._text.append(text)
-        self._skeleton.append(text)
-        if not self._expanded:
-            self._lead.append(text)
-
-    def quoted(self, text: str) -> None:
-        self._text.append(text)
-        self._skeleton.append(_QUOTED)
-        if not self._expanded:
-            self._lead.append(text)
-
-    def expansion(
-        self,
-        text: str,
-        *,
-        single: bool,
-        inner: Node | None = None,
-        more: list[Node] | None = None,
-    ) -> None:
-        self._text.append(text)
-        self._skeleton.append(_QUOTED)
-        self._expanded = True
-        self._single = self._single and single
-        self.inner += [*(() if inner is None else (inner,)), *(more or ())]
-
-    def word(self, raw: str) -> Word:
-        text = "".join(self._text)
-        skeleton = "".join(self._skeleton)
-        lead = "".join(self._lead)
-        several = _has_glob(skeleton) or _has_braces(skeleton)
-        tilde = _TILDE.search(skeleton) is not None
-        if several or tilde:
-            # What braces and globs give may start in any way, and so may a home folder.
-            lead = ""
-        known = not (self._expanded or several or tilde)
-        single = self._single and not several
-        return Word(text, raw, self.at, known, single, lead, tuple(self.inner), self.file)
-
-
-def _has_glob(letters: str) -> bool:
-    """Whether bash would look for files with these unquoted letters."""
-    opening = letters.find("[")
-    return "*" in letters or "?" in letters or (opening >= 0 and letters.rfind("]") > opening)
-
-
-def _has_braces(letters: str) -> bool:
-    """Whether there are braces with something to choose from, such as ``{a,b}`` or ``{1..9}``."""
-    opening, closing = letters.find("{"), letters.rfind("}")
-    if opening < 0 or closing < opening:
-        return False
-    between = letters[opening:closing]
-    return "," in between or ".." in between
