@@ -461,6 +461,7 @@ def test_ten_thousand_grants_are_no_trouble_for_the_command_line(box: Boxed) -> 
     assert answers == ["299", "text of a"]
 
 
+@pytest.mark.deep
 def test_five_thousand_masks(box: Boxed) -> None:
     """Each file that a pattern matches is masked, however many there are, and none beside."""
     folder = box.project / "many"
