@@ -7,13 +7,17 @@ has changed the plan is made anew. Standard library only.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Iterable
 from typing import Any
 
 from axonkernel.box.model import BoxPlan, decode_plan
+
+try:
+    from _blake2 import blake2b  # hashlib loads OpenSSL, which takes 3 ms of every launch
+except ImportError:
+    from hashlib import blake2b
 
 __all__ = ["key", "load", "store"]
 
@@ -28,7 +32,7 @@ _Seen = list[list[int] | None]
 def key(*parts: object) -> str:
     """The name of a plan: a digest of all that its maker was given."""
     text = json.dumps([_code(), os.getuid(), *parts], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=32).hexdigest()
 
 
 def _code() -> list[int]:

@@ -7,7 +7,6 @@ to learn a policy's digest before it decides whether anything has to be parsed a
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -126,6 +125,8 @@ def read_source(path: str, *, found: bool = False) -> Source:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise _fault(path, f"larger than {MAX_BYTES} bytes")
+    import hashlib  # it loads OpenSSL: not where no policy is found
+
     return Source(real, kind, content, hashlib.sha256(content).hexdigest(), found)
 
 
