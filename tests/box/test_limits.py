@@ -42,6 +42,7 @@ def filled(box: Boxed, *options: str) -> tuple[dict[str, list[object]], int]:
     return room, made
 
 
+@pytest.mark.box
 def test_disk_caps_all_private_folders_together(box: Boxed) -> None:
     """HOME, /tmp, /var/tmp, /run and /dev/shm hold 16 MiB in all, and no more files than that
     is worth; /dev takes nothing. Without the limit each takes 24 MiB."""
@@ -54,6 +55,7 @@ def test_disk_caps_all_private_folders_together(box: Boxed) -> None:
     assert [free[folder] for folder in PRIVATE] == [[24, "ok"]] * len(PRIVATE)
 
 
+@pytest.mark.box
 def test_private_folders_with_a_cap_are_what_they_were(box: Boxed) -> None:
     """Modes and owner as without it, nothing of one is seen in another."""
     code = (
@@ -70,7 +72,7 @@ def test_private_folders_with_a_cap_are_what_they_were(box: Boxed) -> None:
     assert with_cap.out == without.out and with_cap.text.count("[]") >= 4
 
 
-@pytest.mark.requires("user")
+@pytest.mark.requires("box", "user")
 def test_disk_is_capped_for_an_ordinary_user(ordinary_user: OrdinaryUser, box: Boxed) -> None:
     """The same folders, the same sum, without any privilege."""
     folder = ordinary_user.home / "project"

@@ -121,7 +121,10 @@ def test_a_group_of_another_owner_is_none_of_ours(ordinary_user: OrdinaryUser) -
             os.chown(path, ordinary_user.uid, -1)
     if not ordinary_user.root:
         theirs.chmod(0o555)
-    assert ordinary_user.call(direct.parent, ALL, str(theirs)) == str(mine)
+    try:
+        assert ordinary_user.call(direct.parent, ALL, str(theirs)) == str(mine)
+    finally:
+        theirs.chmod(0o755)  # so that it can be removed
 
 
 # -- making and taking away ---------------------------------------------------------------

@@ -66,7 +66,17 @@ def test_init_says_what_to_do_about_the_other_configuration(shell: Shell) -> Non
     assert "delete" not in shell.axonkernel("init").out
 
 
-@pytest.mark.parametrize("options", [(), ("--python",), ("there",), ("--python", "there")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("there",),
+        # Python configuration is evaluated in a box.
+        pytest.param(("--python",), marks=pytest.mark.box),
+        pytest.param(("--python", "there"), marks=pytest.mark.box),
+    ],
+    ids=str,
+)
 def test_the_next_steps_work_as_told(shell: Shell, options: tuple[str, ...]) -> None:
     """The commands that init prints are run in the order it prints them."""
     (shell.folder / "there").mkdir()
