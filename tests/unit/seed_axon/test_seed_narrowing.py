@@ -44,6 +44,7 @@ OPEN = ["ok", "ok", "ok", "fs.read", "shell.program"]
 SHUT = ["fs.read", "fs.write", "shell.program", "fs.read", "shell.program"]
 
 
+@pytest.mark.box
 def test_the_base_policy_applies_to_every_invocation(make: Make) -> None:
     """Seed: "The base policy applies to every invocation": the first, the next, a narrowed one."""
     kernel = make(BASE, handler=attempts)
@@ -59,6 +60,7 @@ def test_a_call_can_narrow_it_further(make: Make, ws: Path) -> None:
     assert not (ws / "output" / "x").exists()
 
 
+@pytest.mark.box
 def test_narrowing_can_only_restrict(make: Make) -> None:
     """Seed: "Narrowing can only restrict": asking for the world gives the base; strict refuses."""
     wide = {"fs": {"write": ["."]}, "shell": {"allow": True}, "tools": {"*": True}}
