@@ -48,6 +48,10 @@ examples:
   axonkernel exec --read . --write ./out --allow git --limit wall=30m -- python3 build.py
   axonkernel exec --policy policy.toml -- bash
 
+CMD gets pipes in place of files (< in > out) and a terminal of its own in place of yours.
+Signals are passed on. CMD is killed 10 s after SIGTERM or SIGHUP, and at once when asked to end
+a second time; SIGTSTP stops it.
+
 exit codes: CMD's own (128 + N when signal N ended it, so 137 at a limit, whose name is on
 stderr); 125 the box could not start, 126 CMD cannot be executed, 127 CMD not found; 78 a
 policy with faults; 2 wrong usage
