@@ -13,7 +13,7 @@ from axonkernel.box.model import BoxPlan, PostureField
 from axonkernel.errors import IsolationUnavailable
 from axonkernel.escapes import suite
 from axonkernel.escapes.judge import FAILED, Row, Rules, judge, reported_by, succeeded
-from axonkernel.escapes.plays import PLAYS, Part, play, unplayable
+from axonkernel.escapes.plays import PLAYS, Part, Played, play, unplayable
 from axonkernel.escapes.scene import Scene
 from axonkernel.escapes.stage import Stage
 from axonkernel.escapes.trial import Heard, control, held, listen, plan_for, policy_for
@@ -59,6 +59,7 @@ def escape_test(
     source: str = "",
     base: Path | None = None,
     owner: int | None = None,
+    plays: Sequence[Played] = PLAYS,
     progress: Progress = lambda text: None,
 ) -> Tested:
     """Try to escape from the box of a policy, on this machine.
@@ -68,6 +69,7 @@ def escape_test(
         source: the policy's file, or "".
         base: where the one temporary folder is made.
         owner: uid that the folder belongs to under root; None for this user.
+        plays: those to be played as well.
         progress: told of each attempt.
 
     Raises IsolationUnavailable, PolicyError or BoxError when there is no box to try.
@@ -86,7 +88,8 @@ def escape_test(
     ):
         limits = box.policy.limits or Limits()
         unboxed = Part(free, free.fill(None), None, layers, limits)
-        rows += box.plays(unboxed, Part(stage, box.scene, box.plan, layers, limits), progress)
+        boxed = Part(stage, box.scene, box.plan, layers, limits)
+        rows += box.plays(plays, unboxed, boxed, progress)
     order = list(dict.fromkeys(each.group for each in suite.ATTEMPTS))
     rows.sort(key=lambda row: order.index(row.group) if row.group in order else len(order))
     return Tested(box.plan.posture, tuple(rows))
@@ -150,19 +153,21 @@ class _Boxed(NamedTuple):
                 missing=self.stage.missing.get(each.needs, ""),
             )
 
-    def plays(self, unboxed: Part, boxed: Part, progress: Progress) -> Iterator[Row]:
+    def plays(
+        self, plays: Sequence[Played], unboxed: Part, boxed: Part, progress: Progress
+    ) -> Iterator[Row]:
         """The rows of what needs a hand outside."""
-        for each in PLAYS:
+        for each in plays:
             progress(each.text)
             missing = unplayable(each, boxed.limits)
-            shown = evidence = ""
+            shown = evidence = None
             if not missing:
                 shown, evidence = play(each, unboxed), play(each, boxed)
             yield judge(
                 each,
-                (shown, "no effect"),
-                Heard("no effect", ""),
-                evidence,
+                (shown or "", "no effect"),
+                None if evidence is None else Heard("no effect", ""),
+                evidence or "",
                 granted=self.granted[each.id],
                 posture=self.posture,
                 reported=f"{self.stage.project}/{each.place}" in boxed.told,

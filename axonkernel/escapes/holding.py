@@ -10,8 +10,9 @@ import os
 import sys
 
 from axonkernel.box import launch
-from axonkernel.box.model import Command, decode_plan
+from axonkernel.box.model import BoxPlan, BoxResult, Command, decode_plan
 from axonkernel.box.signals import forwarded
+from axonkernel.box.streams import Streams
 
 __all__ = ["main", "words"]
 
@@ -30,11 +31,23 @@ def main() -> None:
     order = sys.argv[1]
     with open(order) as file:
         plan, argv = json.load(file)
-    # Forked from a process this small, as the command line does.
-    box = launch.start(launch.fork_warden(), decode_plan(plan), Command(tuple(argv)))
-    with forwarded(box):
-        result = box.wait()
-    assert result is not None
+    result = _hold(decode_plan(plan), tuple(argv))
     with open(f"{order}.result", "w") as file:
         json.dump(result._asdict(), file)
     os._exit(result.exit_code)
+
+
+def _hold(plan: BoxPlan, argv: tuple[str, ...]) -> BoxResult:
+    # Forked from a process this small, as the command line does.
+    warden = launch.fork_warden()
+    streams = Streams(run_as=plan.run_as and plan.run_as[0], controlling=plan.traced)
+    terminal = streams.terminal
+    has_terminal = terminal is not None and plan.traced
+    command = Command(argv, *streams.given, terminal=has_terminal, caller=streams.caller)
+    box = launch.start(warden, plan, command)
+    with forwarded(box, terminal):
+        streams.start()
+        result = box.wait()
+    streams.finish()
+    assert result is not None
+    return result

@@ -100,9 +100,9 @@ while time.monotonic() < end:
 
 #: Opens its standard output again, to read what others wrote there.
 REOPEN_OUTPUT = """
-import sys
-with open("/proc/self/fd/1") as file, open(sys.argv[1] + "/brought", "w") as brought:
-    brought.write(file.read())
+import os, sys
+file = os.open("/proc/self/fd/1", os.O_RDONLY | os.O_NONBLOCK)
+with open(sys.argv[1] + "/brought", "wb") as brought: brought.write(os.read(file, 4096))
 """
 
 #: Opens its standard input again, to write to it.

@@ -316,9 +316,12 @@ def unplayable(each: Played, limits: Limits) -> str:
     return f"{each.field} is too large to be tried without harm" if cap > most else ""
 
 
-def play(each: Played, part: Part) -> str:
-    """What shows that a play succeeded; "" when nothing does."""
+def play(each: Played, part: Part) -> str | None:
+    """What shows that a play succeeded; "" when nothing does, None when it was not played."""
     for name in ("beats", "brought"):
         with contextlib.suppress(OSError):
             (part.stage.project / name).unlink()
-    return each.do(part)
+    try:
+        return each.do(part)
+    except (BoxError, subprocess.TimeoutExpired):
+        return None

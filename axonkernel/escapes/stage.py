@@ -112,7 +112,7 @@ class Stage:
 
     def _build(self) -> None:
         folder = tempfile.mkdtemp(prefix="axonkernel-escape-test-", dir=self._base or _base())
-        self._undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        self._undo.callback(_remove, folder)
         self.root = Path(os.path.realpath(folder))
         self.root.chmod(0o711)
         word = self.root.name.rpartition("-")[2]
@@ -188,6 +188,16 @@ class Stage:
             program=self._program,
             boxed=self._boxed,
         )
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder with all that attempts have made of it."""
+    for where, folders, _ in os.walk(folder):
+        for name in folders:  # before they are entered: a mode may keep their owner out
+            path = f"{where}/{name}"
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    shutil.rmtree(folder)
 
 
 def _base() -> str | None:

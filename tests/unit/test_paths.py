@@ -133,7 +133,8 @@ import ctypes, select, sys
 libc = ctypes.CDLL(None)
 names = [name.encode() for name in sys.argv[1:3]]
 print("ready", flush=True)
-while not select.select([sys.stdin], [], [], 0)[0]: libc.renameat2(-100, names[0], -100, names[1], 2)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    libc.renameat2(-100, names[0], -100, names[1], 2)
 """
 
 

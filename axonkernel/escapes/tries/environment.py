@@ -9,7 +9,7 @@ import stat
 
 from axonkernel.escapes.attempt import Group, Refused
 from axonkernel.escapes.scene import Scene
-from axonkernel.escapes.tools import glance, processes, read
+from axonkernel.escapes.tools import glance, processes, read, secrets_in
 
 __all__ = ["GROUP"]
 
@@ -39,7 +39,7 @@ def first_environment(scene: Scene) -> str:
 @GROUP("environ of every process", "loot", ask=_ASK)
 def every_environment(scene: Scene) -> str:
     """The variables of other programs are read."""
-    return glance([f"/proc/{pid}/environ" for pid in processes()])
+    return secrets_in(glance([f"/proc/{pid}/environ" for pid in processes()]))
 
 
 @GROUP("command lines: values on them", "loot")
@@ -47,7 +47,7 @@ def every_command_line(scene: Scene) -> str:
     """Secrets stand on the command line of whatever started the box."""
     if not scene.boxed:
         return read(f"/proc/{scene.holder}/cmdline")
-    return glance([f"/proc/{pid}/cmdline" for pid in processes()])
+    return secrets_in(glance([f"/proc/{pid}/cmdline" for pid in processes()]))
 
 
 @GROUP("its own memory, beyond the variables", "loot", ask=_ASK)
@@ -70,9 +70,7 @@ def _memory(pid: str, *kinds: str) -> str:
                 start, end = (int(word, 16) for word in line.split()[0].split("-"))
                 memory.seek(start)
                 found.append(memory.read(min(end - start, 16 << 20)).decode("latin-1"))
-    # Only what could be a secret: all of it is too much to send.
-    words = "".join(found).split("\0")
-    return "\n".join(dict.fromkeys(word[:200] for word in words if "token-" in word))
+    return secrets_in("".join(found))
 
 
 @GROUP("the auxiliary vector and its strings", "claim")

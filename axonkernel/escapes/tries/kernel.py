@@ -165,7 +165,7 @@ def x32_entry(scene: Scene) -> str:
     return "answered"
 
 
-@GROUP("a number no kernel had when the filter was made", "claim")
+@GROUP("a number that no kernel had yet", "claim")
 def unknown_call(scene: Scene) -> str:
     """Calls of newer kernels are let through unjudged."""
     call(470)

@@ -89,7 +89,7 @@ def read_denied_by_parent(scene: Scene) -> str:
     return read(f"{scene.project}/moved-sub/denied")
 
 
-@GROUP("rename the folder above, make it anew, write it", "mark", ask=_WRITE)
+@GROUP("move the folder above, make it anew, write", "mark", ask=_WRITE)
 def write_denied_by_parent(scene: Scene) -> str:
     """A denied name is written in a folder that took its parent's place."""
     os.rename(f"{scene.project}/write-denied-by-parent", f"{scene.project}/moved-2")

@@ -84,7 +84,7 @@ def share_mounts(scene: Scene) -> str:
 def unmount_proc(scene: Scene) -> str:
     """What the box replaced comes to light."""
     if not scene.boxed:  # what lies on the host's own places is not this namespace's
-        call("umount2", _own_tmpfs(scene), _DETACH)
+        call("umount2", _own_tmpfs(scene, "to-unmount"), _DETACH)
         return "unmounted"
     any_of(
         lambda: str(call("umount2", "/proc", _DETACH)),
@@ -114,13 +114,13 @@ def clone_tree(scene: Scene) -> str:
 @GROUP("fspick the root", "claim", control="namespace", ask="userns")
 def pick_root(scene: Scene) -> str:
     """The options of a mounted file system are changed."""
-    place = scene.project if scene.boxed else _own_tmpfs(scene)
+    place = scene.project if scene.boxed else _own_tmpfs(scene, "to-pick")
     call("fspick", _NOWHERE, place, 0)
     return "picked"
 
 
-def _own_tmpfs(scene: Scene) -> str:
-    place = f"{scene.project}/own-tmpfs"
+def _own_tmpfs(scene: Scene, name: str) -> str:
+    place = f"{scene.project}/{name}"
     os.mkdir(place)
     call("mount", "tmpfs", place, "tmpfs", 0, None)
     return place
@@ -251,7 +251,7 @@ def _switch(id: str, path: str, meaning: str) -> None:
     def do(scene: Scene) -> str:
         return opened(path, os.O_WRONLY)
 
-    GROUP.add(id, f"open {path} to write", meaning, "claim", do, wall="mount namespace")
+    GROUP.add(id, f"write {path}", meaning, "claim", do, wall="mount namespace")
 
 
 _switch("core-pattern", "/proc/sys/kernel/core_pattern",

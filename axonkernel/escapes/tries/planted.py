@@ -67,7 +67,7 @@ def _absent(name: str) -> None:
 
     GROUP.add(
         name_of("make", name),
-        f"make {name}, which is not there",
+        f"make {name} (absent)",
         "A program outside obeys a file that was not there when the box started.",
         "mark",
         do,

@@ -12,7 +12,7 @@ import struct
 from axonkernel.escapes.attempt import Group
 from axonkernel.escapes.calls import call
 from axonkernel.escapes.scene import Scene
-from axonkernel.escapes.tools import glance, processes, read
+from axonkernel.escapes.tools import glance, processes, read, secrets_in
 
 __all__ = ["GROUP"]
 
@@ -28,7 +28,7 @@ def _victim(scene: Scene, name: str) -> int:
 @GROUP("list /proc", "loot")
 def see_processes(scene: Scene) -> str:
     """The host's processes are seen, with their command lines."""
-    return glance([f"/proc/{pid}/cmdline" for pid in processes()])
+    return secrets_in(glance([f"/proc/{pid}/cmdline" for pid in processes()]))
 
 
 @GROUP("kill()", "victim")
