@@ -17,11 +17,23 @@ def remarks(result: BoxResult) -> Iterator[str]:
     """Lines for whoever started the box."""
     if result.reason == "keeper":
         yield KEEPER_GONE
+    refused = [_destination(*each) for each in result.denied]
+    if refused:
+        yield f"refused, as net.allow does not grant it: {_listed(refused)}"
     made = [path for what, path in result.kept if what == "name.made"]
     if made:
-        more = f" and {len(made) - _MOST_NAMED} more" if len(made) > _MOST_NAMED else ""
-        names = ", ".join(made[:_MOST_NAMED])
-        yield f"new since the start, and run or obeyed outside: {names}{more}"
+        yield f"new since the start, and run or obeyed outside: {_listed(made)}"
     for what, path in result.kept:
         if what == "watch.full":
             yield f"below {path} new names were not watched: there are too many folders"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(names[:_MOST_NAMED])}{more}"
+
+
+def _destination(address: str, protocol: str, port: int) -> str:
+    """As ``net.allow`` spells it."""
+    host = f"[{address}]" if ":" in address else address
+    return f"{host}:{port}" + ("" if protocol == "tcp" else f"/{protocol}")

@@ -152,7 +152,7 @@ def _run(options: Options) -> int:
         sys.stderr.write(f"axonkernel exec: the {result.reason} limit ended the command\n")
     if result.refused_pids:
         sys.stderr.write("axonkernel exec: limits.pids was reached: processes were not made\n")
-    if result.kept or result.reason == "keeper":
+    if result.kept or result.denied or result.reason == "keeper":
         from axonkernel.box.remarks import remarks
 
         sys.stderr.writelines(f"axonkernel exec: {line}\n" for line in remarks(result))

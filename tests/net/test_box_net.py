@@ -99,6 +99,11 @@ def test_a_literal_grant_is_one_address_port_and_protocol(
     told = {(d["address"], d["protocol"], d["port"]) for d in run.status["denials"]}
     assert {(TWO4, "tcp", 443), (ONE4, "udp", 443), (TWO6, "tcp", 443)} <= told
     assert (ONE4, "tcp", 443) not in told
+    # Who reads only the terminal is told as well, in words that net.allow takes.
+    (line,) = [line for line in run.err.splitlines() if "refused, as net.allow" in line]
+    words = [word.rstrip(",") for word in line.split()]
+    shown = {f"{TWO4}:443", f"{ONE4}:443/udp", f"[{TWO6}]:443", f"{PRIVATE}:443", f"{ONE4}:80"}
+    assert shown & set(words) and f"{ONE4}:443" not in words and " more" in line
 
 
 def without_binding(folder: Path) -> dict[str, str]:
