@@ -103,10 +103,17 @@ def _meet_wasm(a: WasmPolicy, b: WasmPolicy) -> WasmPolicy:
     grants = {name: grant for name, grant in a.grants.items() if b.grants.get(name) == grant}
     return WasmPolicy(
         folders=tuple(folder for folder in a.folders if folder in b.folders),
-        trust=b.trust if a.trust is None else a.trust,
-        mode=b.mode if a.mode is None else a.mode,
+        trust=_stricter(a.trust, b.trust, ("deny", "ask", "allow")),
+        mode=_stricter(a.mode, b.mode, ("read-only", "ask", "full")),
         grants=grants,
     )
+
+
+def _stricter(a: str | None, b: str | None, order: tuple[str, ...]) -> str | None:
+    """The first of two words in an order; one that is not said is "ask" beside one that is."""
+    if a is None and b is None:
+        return None
+    return min(a or "ask", b or "ask", key=order.index)
 
 
 def _meet_box(a: BoxPolicy, b: BoxPolicy) -> BoxPolicy:
@@ -193,6 +200,22 @@ def _limits_beyond(base: Limits | Budget, asked: Limits | Budget) -> Iterator[st
             yield f"{each.name} {wanted:g}"
 
 
+def _wasm_beyond(base: WasmPolicy, asked: WasmPolicy) -> Iterator[str]:
+    granted = _meet_wasm(base, asked)
+    yield from (f"folders {each}" for each in asked.folders if each not in base.folders)
+    yield from (f"grants {each}" for each in asked.grants if each not in granted.grants)
+    for name in ("trust", "mode"):
+        wanted = getattr(asked, name)
+        if wanted is not None and wanted != getattr(granted, name):
+            yield f"{name} {wanted}"
+
+
+def _box_beyond(base: BoxPolicy, asked: BoxPolicy) -> Iterator[str]:
+    yield from (f"devices {each}" for each in asked.devices if each not in base.devices)
+    if asked.nested_userns and not base.nested_userns:
+        yield "nested_userns true"
+
+
 _ASKS: dict[str, Callable[[Any, Any], Iterator[str]]] = {
     "fs": _fs_beyond,
     "net": _net_beyond,
@@ -201,4 +224,6 @@ _ASKS: dict[str, Callable[[Any, Any], Iterator[str]]] = {
     "tools": _tools_beyond,
     "limits": _limits_beyond,
     "budget": _limits_beyond,
+    "wasm": _wasm_beyond,
+    "box": _box_beyond,
 }
