@@ -155,6 +155,15 @@ def test_a_declared_output_limit_ends_the_box(ws: Path, stream: str) -> None:
     assert ended[1]["cpu_s"] > 0
 
 
+def test_an_endless_flood_ends_at_the_timeout(kernel: Kernel) -> None:
+    """``cat /dev/zero`` where no output limit is declared: little memory here, and an end."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(LimitExceeded) as caught:
+        kernel.process.run_sync(["cat", "/dev/zero"], timeout=1.0)
+    assert caught.value.kind == "wall"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+
 def test_input_reaches_a_boxed_program(kernel: Kernel) -> None:
     """And is empty unless given."""
     assert kernel.process.run_sync(["cat"]).stdout == b""

@@ -135,6 +135,15 @@ def test_limits_and_scratch_size() -> None:
     assert plan({"fs": {"read": ["a"]}}, host()).limits is None
 
 
+def test_systemds_clock_leaves_time_for_questions() -> None:
+    """It runs on while a human is asked: a policy that never asks needs little slack."""
+    limits = {"wall": "1m"}
+    asking = {"limits": limits, "tools": {"*": "escalate"}, "escalation": {"timeout": "30s"}}
+    for policy, slack_s in (({"limits": limits}, 5.0), (asking, 3005.0)):
+        found = plan(policy, host()).limits
+        assert found is not None and found.slack_s == slack_s
+
+
 def test_whom_the_agent_runs_as() -> None:
     """Only where the supervisor changes the user."""
     assert plan({"default": "deny"}, host()).run_as is None
