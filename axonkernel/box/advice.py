@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Advice", "advise"]
+__all__ = ["Advice", "advise", "tree_advice"]
 
 
 class Advice(NamedTuple):
@@ -18,14 +18,18 @@ class Advice(NamedTuple):
     fix: str
 
 
-_PROFILE = (
-    r"printf 'abi <abi/4.0>,\ninclude <tunables/global>\n"
-    r"profile bwrap /usr/bin/bwrap flags=(unconfined) {\n  userns,\n}\n'"
-    " | sudo tee /etc/apparmor.d/bwrap && sudo apparmor_parser -r /etc/apparmor.d/bwrap"
-)
+def _profile(name: str, program: str) -> str:
+    """The command that lets one program make user namespaces under AppArmor."""
+    return (
+        r"printf 'abi <abi/4.0>,\ninclude <tunables/global>\n"
+        rf"profile {name} {program} flags=(unconfined) {{\n  userns,\n}}\n'"
+        f" | sudo tee /etc/apparmor.d/{name} && sudo apparmor_parser -r /etc/apparmor.d/{name}"
+    )
+
+
 _APPARMOR = Advice(
     "AppArmor lets unprivileged programs make no useful user namespaces",
-    f"{_PROFILE} (or, as a last resort and for every program:"
+    f"{_profile('bwrap', '/usr/bin/bwrap')} (or, as a last resort and for every program:"
     " sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0)",
 )
 _NO_USERNS = Advice(
@@ -84,3 +88,15 @@ def advise(stderr: str) -> Advice:
             return advice
     last = stderr.strip().rpartition("\n")[2]
     return Advice(last or "bwrap failed without a word", "run bwrap --unshare-all true and read on")
+
+
+def tree_advice(python: str, *, made: bool) -> Advice:
+    """Why this process cannot make the file tree of a box.
+
+    Arguments:
+        python: the interpreter, by its real path.
+        made: the namespaces could be made, and what is done in them was refused.
+    """
+    if not made:
+        return _NO_USERNS
+    return Advice(_APPARMOR.cause, _profile("axonkernel-python", python))

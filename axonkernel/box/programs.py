@@ -6,7 +6,7 @@ Standard library only; subprocess is imported when a program is really run.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 __all__ = ["Outcome", "find", "install", "run"]
@@ -45,9 +45,15 @@ def _folders() -> Iterator[str]:
 
 
 def run(
-    argv: Sequence[str], *, text: str = "", timeout_s: float = 10.0, fds: Sequence[int] = ()
+    argv: Sequence[str],
+    *,
+    text: str = "",
+    timeout_s: float = 10.0,
+    fds: Sequence[int] = (),
+    env: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Run a program to its end, with ``text`` as its input and ``fds`` passed on.
+    """Run a program to its end, with ``text`` as its input and ``fds`` passed on, and this
+    process's environment unless another is given.
 
     Raises TimeoutError after ``timeout_s`` seconds (the program is then killed) and OSError
     when it cannot be started.
@@ -63,7 +69,7 @@ def run(
             errors="replace",
             timeout=timeout_s,
             pass_fds=fds,
-            env={**os.environ, "LC_ALL": "C"},
+            env={**(os.environ if env is None else env), "LC_ALL": "C"},
         )
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"{argv[0]} did not answer in {timeout_s:g} s") from None

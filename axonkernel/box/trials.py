@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 
 from axonkernel.box import cgroup, direct, landlock, nft, seccomp
-from axonkernel.box.advice import advise
+from axonkernel.box.advice import advise, tree_advice
 from axonkernel.box.limiter import Limiter
 from axonkernel.box.linux import ptrace
 from axonkernel.box.model import LimitsPlan
@@ -59,6 +59,7 @@ def box(code: bytes | None) -> str:
     program = find("bwrap")
     if program is None:
         raise Missing("bwrap", "not installed", install("bubblewrap"))
+    _tree()
     argv = [program, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     argv += ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
     argv += ["--unshare-net", "--unshare-cgroup-try", "--disable-userns", "--die-with-parent"]
@@ -71,6 +72,19 @@ def box(code: bytes | None) -> str:
         raise Missing("user namespaces", f"{advice.cause}: {done.err.strip()}", advice.fix)
     _check_status(done.out, filtered=code is not None)
     return program
+
+
+def _tree() -> None:
+    """This Python makes the file tree of a box, in namespaces that bwrap has no part in."""
+    done = run([sys.executable, "-m", "axonkernel.box.trial_tree"], env=_own_path())
+    if done.code == 0:
+        return
+    said = (done.out or done.err).strip().rpartition("\n")[2]
+    if "Function not implemented" in said:
+        raise Missing("the kernel", said, "use Linux 5.12 or newer")
+    # A namespace without rights is AppArmor's; its profile for bwrap does not let Python in.
+    advice = tree_advice(os.path.realpath(sys.executable), made="unshare" not in said)
+    raise Missing("user namespaces", f"{advice.cause}: {said}", advice.fix)
 
 
 @contextlib.contextmanager
@@ -119,18 +133,23 @@ def gate() -> str:
     return "ptrace"
 
 
+def _own_path() -> dict[str, str]:
+    """An environment in which this package is found."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    path = ":".join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path}
+
+
 @contextlib.contextmanager
 def _namespace() -> Iterator[subprocess.Popen[str]]:
     """A process in a user and network namespace of its own; obeys lines (trial_namespace)."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    path = ":".join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     with subprocess.Popen(
         [sys.executable, "-m", "axonkernel.box.trial_namespace"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env=_own_path(),
     ) as child:
         try:
             yield child

@@ -95,6 +95,27 @@ def test_no_bwrap(machine: Machine) -> None:
     assert (piece.missing, piece.fix) == ("bwrap", "apt install bubblewrap")
 
 
+@pytest.mark.parametrize(
+    ("said", "lacks", "fix"),
+    [
+        ("unshare: Operation not permitted", "user namespaces", "unprivileged_userns_clone=1"),
+        ("syscall 430: Permission denied", "user namespaces", "profile axonkernel-python"),
+        ("syscall 442: Function not implemented", "the kernel", "Linux 5.12"),
+    ],
+)
+def test_a_file_tree_that_cannot_be_made(machine: Machine, said: str, lacks: str, fix: str) -> None:
+    """What the kernel said decides what is advised; where one can be made nothing is said."""
+    python = machine.bin / "python"
+    python.write_text(f"#!/bin/sh\necho '{said}'; exit 1\n")
+    python.chmod(0o755)
+    with machine.patch.context() as patched:
+        patched.setattr(trials.sys, "executable", str(python))
+        with pytest.raises(trials.Missing) as caught:
+            trials._tree()
+    assert caught.value.piece == lacks and fix in caught.value.fix
+    trials._tree()
+
+
 def test_an_ordinary_user_is_told_to_use_sudo(machine: Machine) -> None:
     """The same command with sudo for whoever needs it."""
     machine.patch.setattr(os, "geteuid", lambda: 1000)
