@@ -8,6 +8,7 @@ Ends with the box's exit code, if it lives.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -99,19 +100,22 @@ def main() -> int:
     def kill(name: str) -> None:
         if name == milestone and victim != "none":
             for pid in victims(victim):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it died with another
+                    os.kill(pid, signal.SIGKILL)
 
     milestones.observe(kill)
     command = Command(tuple(sys.argv[6:]))
     if warm == "1":
         launch._start_server = forked_server
-        launcher = launch.Launcher()
+        launcher = launch.Launcher(plan.limits)
         launcher.get_ready()
         box = launcher.start(plan, command)
     else:
         box = launch.start(launch.fork_warden(), plan, command)
     result = box.wait()
     box.close()
+    if warm == "1":
+        launcher.close()
     assert result is not None
     return result.exit_code
 
