@@ -17,6 +17,7 @@ import posixpath
 import select
 import signal
 import stat
+import time
 from typing import NoReturn
 
 from axonkernel.box import overmount
@@ -42,6 +43,13 @@ __all__ = ["MOST_FOLDERS", "serve"]
 #: Folders watched for new names; what lies in more is reported and not watched.
 MOST_FOLDERS = 8_192
 _MOST_REPORTS = 256
+#: How often, and how far apart, a folder that the box has open is looked at (seconds).
+_LOOKS = 4
+_LOOK_AGAIN_S = 0.01
+#: After so many batches of events without a quiet moment, each is followed by a rest.
+_MOST_BATCHES, _QUIET_MS, _REST_S = 32, 1, 0.01
+#: A name that is exchanged all the time is one kind of thing in every second try.
+_TRIES = 64
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
 
@@ -117,16 +125,26 @@ class _Hand:
         for source in (self.folders, self.warden, self.steward):
             if source is not None:
                 poll.register(source, select.POLLIN)
+        busy = 0
         while True:
             ready = {fd for fd, _ in poll.poll()}
             self._act()
+            # A name that changes all the time must not cost the host a processor.
+            busy = busy + 1 if poll.poll(_QUIET_MS) else 0
+            if busy > _MOST_BATCHES:
+                time.sleep(_REST_S)
             if ready - {self.folders.fileno()}:
                 return  # the others have nothing to say but that it is over
 
     def _act(self) -> None:
-        for event in self.folders.read():
-            for action in self.rules.on(event):
-                self._do(action, is_folder=bool(event.mask & IS_FOLDER))
+        """See to what has happened; what happened to one name many times, once."""
+        waiting = {
+            (action, bool(event.mask & IS_FOLDER)): None
+            for event in self.folders.read()
+            for action in self.rules.on(event)
+        }
+        for action, is_folder in waiting:
+            self._do(action, is_folder=is_folder)
 
     def _do(self, action: Action, *, is_folder: bool) -> None:
         match action:
@@ -159,9 +177,6 @@ class _Hand:
         self._tell("mask.restored", item.path)
 
     def _renew(self, path: str) -> None:
-        for fd in self.places.values():
-            os.close(fd)
-        self.places.clear()
         for folder in self.rules.folders():
             if _in(folder, path):
                 self._watch(folder)
@@ -177,24 +192,28 @@ class _Hand:
 
     def _hold(self, item: Kept) -> bool:
         """See that something lies over a name; whether that had to be put there."""
+        for last in range(_TRIES - 1, -1, -1):
+            try:
+                return self._held(item)
+            except OSError as error:
+                # EINVAL: exchanged between two calls, for something of another kind, or its
+                # folder was.
+                if error.errno in _ABSENT:
+                    return False  # gone again: there will be another event
+                if error.errno != errno.EINVAL or not last:
+                    raise
+        return False
+
+    def _held(self, item: Kept) -> bool:
         folder_path, name = posixpath.split(item.path)
         folder = self._place(folder_path)
-        if folder < 0:
-            return False
         try:
             if overmount.is_mount(folder, name):
                 return False
         except OSError as error:
-            if error.errno not in _ABSENT:
+            if error.errno not in _ABSENT or not self._is_made(item):
                 raise
-            if not self._is_made(item):
-                return False
-        try:
-            self._put(item, folder, name)
-        except OSError as error:
-            if error.errno not in _ABSENT:
-                raise
-            return False  # gone again: there will be another event
+        self._put(item, folder, name)
         if item.how == "pin":
             self._watch(item.path)
         elif item.how == "read-only" and self.runs:
@@ -205,8 +224,12 @@ class _Hand:
         """A descriptor that the box has got meanwhile would write past any mount."""
         found = os.stat(path)
         folder = stat.S_ISDIR(found.st_mode)
-        if is_open_to_write(found.st_dev, found.st_ino, folder=folder):
-            raise BoxError("keeper", f"{path} was opened for writing while the host replaced it")
+        # Who only lists a folder has let go of it by the last look.
+        for _ in range(_LOOKS if folder else 1):
+            if not is_open_to_write(found.st_dev, found.st_ino, folder=folder):
+                return
+            time.sleep(_LOOK_AGAIN_S)
+        raise BoxError("keeper", f"{path} was opened for writing while the host replaced it")
 
     def _put(self, item: Kept, folder: int, name: str) -> None:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -247,15 +270,12 @@ class _Hand:
         return bool(answer["made"])
 
     def _place(self, path: str) -> int:
-        """A folder in the box, links in its path not followed; -1 when it is not there."""
-        if path not in self.places:
-            try:
-                self.places[path] = overmount.looked_up(path)
-            except OSError as error:
-                if error.errno not in _ABSENT:
-                    raise
-                return -1
-        return self.places[path]
+        """A folder in the box as it is now, links in its path not followed."""
+        found = overmount.looked_up(path)
+        if path in self.places:
+            os.close(self.places[path])
+        self.places[path] = found
+        return found
 
     def _look(self, path: str) -> None:
         with contextlib.suppress(OSError):  # gone again

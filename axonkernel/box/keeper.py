@@ -73,6 +73,7 @@ class Keeper:
 
     def _take(self, answer: dict[str, object]) -> None:
         if "fault" in answer:
+            self._kept.append(("keeper.ended", f"{answer['fault']}"))
             raise BoxError("mounts", f"{answer['fault']}")
         if isinstance(said := answer.get("kept"), list):
             self._kept.append((said[0], said[1]))

@@ -16,7 +16,8 @@ _MOST_NAMED = 8
 def remarks(result: BoxResult) -> Iterator[str]:
     """Lines for whoever started the box."""
     if result.reason == "keeper":
-        yield KEEPER_GONE
+        why = next((text for what, text in result.kept if what == "keeper.ended"), "killed")
+        yield f"{KEEPER_GONE} ({why})"
     refused = [_destination(*each) for each in result.denied]
     if refused:
         yield f"refused, as net.allow does not grant it: {_listed(refused)}"

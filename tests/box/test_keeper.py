@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from box.boxed import INSIDE, PYTHON, Boxed
+from lab.user import OrdinaryUser
 
 pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
 
@@ -500,3 +501,44 @@ def test_killed_at_any_moment_the_host_is_as_before(box: Boxed, seed: int) -> No
     assert box.exec("--write", ".", command=["/bin/true"]).code == 0
     assert soon(lambda: tree(box.project) == before), tree(box.project).keys() - before.keys()
     assert not (box.root / "state/axonkernel/stubs.json").exists()
+
+
+# -- other users -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def owned(ordinary_user: OrdinaryUser, box_cache: Path) -> Boxed:
+    """A project of an ordinary user's, below a folder that everybody may enter."""
+    root = ordinary_user.home / "work"
+    root.mkdir()
+    box = Boxed(root, box_cache)
+    (box.project / "secret.txt").write_text(KEY)
+    for folder in (ordinary_user.home, root):
+        folder.chmod(0o755)
+    for path in (root, *root.rglob("*")):
+        os.chown(path, ordinary_user.uid, ordinary_user.uid)
+    return box
+
+
+@pytest.mark.requires("root", "user")
+@pytest.mark.parametrize("who", ["root for the owner", "the owner"])
+def test_it_holds_for_another_user(owned: Boxed, ordinary_user: OrdinaryUser, who: str) -> None:
+    """A root supervisor whose agent is the project's owner, and that owner without privilege:
+    masks come back, absent names are held, stubs go again and were the owner's."""
+    uid = ordinary_user.uid
+    settings: dict[str, Any] = {}
+    if who == "the owner":
+        settings = {"user": uid, "group": uid, "extra_groups": []}
+        owned.env["XDG_CACHE_HOME"] = str(owned.root / "cache")
+    grants = ["--write", ".", "--deny", "./secret.txt", "--deny", "./.env"]
+    command = [PYTHON, "-ISc", ASKED]
+    with owned.started(*grants, command=command, **settings) as process:
+        held = Inside(process)
+        assert (owned.project / ".env").stat().st_uid == uid
+        assert held.attempts(["read", ".env"], ["write", ".env"]) == ["EACCES", "EROFS"]
+        save(owned.project / "secret.txt", KEY)
+        os.chown(owned.project / "secret.txt", uid, uid)
+        assert held.until(["read", "secret.txt"], "EACCES")
+        assert held.attempts(["write", "mine"]) == ["ok"]
+        assert held.end() == 0
+    assert sorted(path.name for path in owned.project.iterdir()) == ["mine", "secret.txt"]
