@@ -57,11 +57,10 @@ def steps(mounts: Iterable[Mount], terminal: str = "") -> Steps:
     Arguments:
         terminal: the device that standard output is; "" when it is none.
     """
-    expanded = (part for mount in mounts for part in _parts(mount, terminal))
-    given = _at_real_places(tuple(expanded))
+    given = _at_real_places(tuple(part for m in mounts for part in _parts(m, terminal)))
     apart = tuple(mount.dest for mount in given if mount.kind in _BY_BWRAP)
     by_bwrap = tuple(mount for mount in given if _lies_in_one(mount.dest, apart))
-    here = (mount for mount in given if not _lies_in_one(mount.dest, apart))
+    here = (mount for mount in given if mount not in by_bwrap)
     points = (Mount("dir", dest) for dest in apart)
     closed = not (given and given[0].dest == "/")
     root = (_ROOT,) if closed else ()
@@ -110,20 +109,22 @@ def _based(mounts: Iterable[Mount]) -> Iterator[Step]:
                     yield Step(Mount("dir", folder), base)
         if mount.kind == "dir" and (not base or (base, mount.dest) in there):
             continue
-        there.add((base, mount.dest))
+        if base:
+            there.add((base, mount.dest))
         if mount.kind == "data-over" and base:
             mount = mount._replace(kind="data")
         yield Step(mount, base)
-        if mount.kind not in _NAMES:
+        if mount.kind not in _NAMES and mount.kind != "mask-file":
             bases[mount.dest] = mount.dest if mount.kind == "tmpfs" else ""
 
 
 def _base(path: str, bases: dict[str, str]) -> str:
     """The base of what lies at ``path``: of the innermost mount around it."""
-    while path != "/":
-        path = posixpath.dirname(path)
-        if path in bases:
-            return bases[path]
+    while path:
+        path = path.rpartition("/")[0]
+        base = bases.get(path or "/")
+        if base is not None:
+            return base
     return ""
 
 
@@ -140,10 +141,13 @@ def _at_real_places(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
     The link itself lies in a folder that is granted, or was made by a step, and leads there.
     """
     kinds = {mount.dest: mount.kind for mount in mounts}
-    placed = [mount for mount in mounts if not _is_at_link(mount, kinds)]
+    at_links = [mount for mount in mounts if _is_at_link(mount, kinds)]
+    if not at_links:
+        return mounts
+    placed = [mount for mount in mounts if mount not in at_links]
     dests = set(kinds)
-    for mount in mounts:
-        if _is_at_link(mount, kinds) and mount.source not in dests:
+    for mount in at_links:
+        if mount.source not in dests:
             dests.add(mount.source)
             placed.insert(_index(placed, mount.source), mount._replace(dest=mount.source))
     return tuple(placed)
