@@ -8,8 +8,9 @@ from axonkernel.policy.shell.faults import LineFault, TooComplex, Unparsable
 
 __all__ = ["BLANK", "DEEPEST", "META", "MOST_TEXT", "MOST_WORDS", "Source"]
 
-#: Beyond these a line is not analysed. Nesting costs stack frames of this interpreter, so its
-#: cap is well below the 200 that no request may reach.
+#: Beyond these a line is not analysed. A level of nesting costs this reader up to eleven stack
+#: frames, and the interpreter has 1,000 for it and whoever called: its cap lies well below the
+#: 200 that no request may reach. A line that people write is not nested ten deep.
 MOST_TEXT: Final = 1 << 20
 MOST_WORDS: Final = 10_000
 DEEPEST: Final = 48
