@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
 from box.boxed import PYTHON, Boxed
+from lab.user import OrdinaryUser
 
 pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
 
@@ -482,3 +484,33 @@ def test_five_thousand_masks(box: Boxed) -> None:
     assert (run.code, run.text) == (0, "4 5000\n"), run.err
     twin = box.exec("--read", ".", command=[PYTHON, "-ISc", look])
     assert (twin.code, twin.text) == (0, f"{4 + 5000 * len(KEY)} 0\n"), twin.err
+
+
+def test_write_grants_that_cannot_be_made(box: Boxed) -> None:
+    """Below a file, and at a link that leads nowhere: an error with the path, or a folder where
+    the link leads; never a grant that silently is not there."""
+    (box.project / "file").write_text("x")
+    run = box.exec("--write", "file/below", command=["/bin/true"])
+    assert run.code == 125 and f"{box.project}/file/below" in run.err
+    assert "Traceback" not in run.err
+    (box.project / "link").symlink_to("target")
+    (wrote,) = box.attempts(["write", "link/x"], grants=["--read", ".", "--write", "link"])
+    assert wrote == "ok" and (box.project / "target/x").read_text() == "x"
+
+
+@pytest.mark.root
+def test_a_write_grant_where_the_user_may_make_nothing(
+    ordinary_user: OrdinaryUser, box_cache: Path
+) -> None:
+    """The start fails and names the path; nothing was run, and nothing made."""
+    root = ordinary_user.home / "work"
+    root.mkdir()
+    box = Boxed(root, box_cache)
+    box.project.chmod(0o755)
+    words = ["axonkernel", "exec", "--read", ".", "--write", "new", "--", "touch", "/tmp/x"]
+    env = {name: box.env[name] for name in ("PATH", "PYTHONPATH")}
+    for folder in (ordinary_user.home, root):
+        folder.chmod(0o755)
+    done = ordinary_user.run([sys.executable, "-m", *words], cwd=box.project, env=env)
+    assert done.returncode == 125 and f"{box.project}/new" in done.stderr, done.stderr
+    assert "cannot be made" in done.stderr and not (box.project / "new").exists()

@@ -256,3 +256,28 @@ def test_other_languages_start(box: Boxed, program: str, words: list[str], said:
     run = box.exec(*READ, command=[program, *words])
     assert run.code == 0, run.err
     assert said in run.text
+
+
+LONG = 19 * ("n" * 200 + "/")
+
+
+@pytest.mark.parametrize("shape", ["with spaces", "quo'te \"d", "-rf", "é e\u0301", LONG], ids=len)
+def test_git_and_python_in_odd_folders(box: Boxed, shape: str) -> None:
+    """A repository is made, a file committed and a module imported in a folder of any shape,
+    one whose path has thousands of letters included."""
+    folder = box.project / shape
+    folder.mkdir(parents=True)
+    (folder / "mod.py").write_text("NAME = __file__\n")
+    script = """
+import os, subprocess
+git = ["git", "-c", "user.name=A", "-c", "user.email=a@b"]
+for words in ("init -q", "add .", "commit -qm x"): subprocess.check_call(git + words.split())
+import mod
+print(os.getcwd() == os.path.dirname(os.path.abspath(mod.NAME)), len(os.getcwd()))
+"""
+    options = ["--write", ".", *allowing("git")]
+    run = box.exec(*options, command=[PYTHON, "-c", script], cwd=folder)
+    assert (run.code, run.text.split()) == (0, ["True", str(len(str(folder)))]), run.err
+    log = ["git", "-c", "safe.directory=*", "log", "--format=%s"]
+    shown = subprocess.run(log, cwd=folder, capture_output=True, text=True, env=GIT_ENV)
+    assert shown.stdout == "x\n"

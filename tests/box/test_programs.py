@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from axonkernel import Kernel, PolicyDenied
 from box.boxed import PYTHON, Boxed
 
 pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
@@ -315,3 +316,23 @@ def test_the_missing_interpreter_is_named(box: Boxed) -> None:
     run = box.exec(*READ, command=[str(tool)])
     assert run.code == 126
     assert "interpreter" in run.err and "/nowhere/interp" in run.err
+
+
+def test_a_program_of_the_workspace_is_no_allowed_one(box: Boxed) -> None:
+    """``allow = ["uname"]`` admits no file of that name elsewhere: the kernel refuses it by its
+    path and runs the real one by its name, from inside the folder too; a path that is listed
+    itself runs."""
+    planted = script(box.project / "out/uname", f"#!/bin/sh\n: > {box.project}/out/MARK\n")
+    marker = box.project / "out/MARK"
+    policy = {"default": "deny", "fs": {"write": ["./out"]}, "shell": {"allow": ["uname"]}}
+    with Kernel(policy, cwd=box.project, audit=box.root / "log") as kernel:
+        for words in (["./out/uname"], [str(planted)], ["out/../out/uname"]):
+            with pytest.raises(PolicyDenied) as denied:
+                kernel.process.run_sync(words)
+            assert denied.value.code == "shell.program"
+        assert kernel.process.run_sync(["uname"], cwd="out").stdout == b"Linux\n"
+    assert not marker.exists()
+    listed = {**policy, "shell": {"allow": ["uname", str(planted), "sh"]}}
+    with Kernel(listed, cwd=box.project, audit=box.root / "log") as kernel:
+        assert kernel.process.run_sync([str(planted)]).exit_code == 0
+    assert marker.exists()
