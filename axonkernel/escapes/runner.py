@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from axonkernel.escapes.attempt import Refused
 from axonkernel.escapes.calls import call
 from axonkernel.escapes.scene import Scene
+from axonkernel.escapes.tools import remount_flags
 
 if TYPE_CHECKING:
     from axonkernel.escapes.attempt import Attempt
@@ -130,7 +131,8 @@ def _mask(scene: Scene) -> None:
     """What a box does, without locking it: a mask on a denied file, a read-only grant."""
     call("mount", "/dev/null", f"{scene.project}/denied", None, _BIND, None)
     call("mount", scene.granted, scene.granted, None, _BIND, None)
-    call("mount", None, scene.granted, None, _BIND | _REMOUNT | _RDONLY, None)
+    flags = _BIND | _REMOUNT | _RDONLY | remount_flags(scene.granted)
+    call("mount", None, scene.granted, None, flags, None)
 
 
 def start(job: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "opened",
     "processes",
     "read",
+    "remount_flags",
     "say",
     "secrets_in",
     "write",
@@ -65,6 +66,13 @@ def glance(paths: list[str]) -> str:
     if not found:
         raise last
     return "\n".join(found)
+
+
+def remount_flags(path: str) -> int:
+    """The flags of a mount that no remount in a user namespace may drop."""
+    found = os.statvfs(path).f_flag
+    keep = {2: 2, 4: 4, 8: 8, 1024: 1024, 2048: 2048, 4096: 1 << 21}  # nosuid ... relatime
+    return sum(flag for seen, flag in keep.items() if found & seen)
 
 
 def secrets_in(text: str) -> str:

@@ -7,7 +7,7 @@ import os
 from axonkernel.escapes.attempt import Group
 from axonkernel.escapes.calls import call
 from axonkernel.escapes.scene import Scene
-from axonkernel.escapes.tools import any_of, read, write
+from axonkernel.escapes.tools import any_of, read, remount_flags, write
 
 __all__ = ["GROUP"]
 
@@ -198,7 +198,8 @@ def clone_around_mask(scene: Scene) -> str:
 @GROUP("remount a read grant writable", "mark", control="masked", ask="write {granted}/x")
 def remount_writable(scene: Scene) -> str:
     """The agent makes a read grant writable."""
-    call("mount", None, scene.granted, None, _REMOUNT | _BIND, None)
+    flags = _REMOUNT | _BIND | remount_flags(scene.granted)
+    call("mount", None, scene.granted, None, flags, None)
     return write(f"{scene.granted}/remount-writable")
 
 
