@@ -7,6 +7,7 @@ and the user manager everybody else. Standard library only.
 
 from __future__ import annotations
 
+import os
 import time
 
 from axonkernel.box import cgroup
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 _KILL_AFTER_S = 2
+#: There where the whole machine has cgroup v2.
+_UNIFIED = "/sys/fs/cgroup/cgroup.controllers"
 
 
 def properties(
@@ -119,8 +122,11 @@ def wait_in_cgroup(
 def unheld(group: str, missing: tuple[str, ...]) -> IsolationUnavailable:
     """The error for a group that was made and does not hold what it was asked to."""
     fix = "boot with cgroup v2 (kernel option systemd.unified_cgroup_hierarchy=1)"
+    if os.path.exists(_UNIFIED):
+        drop_in = "[Service] Delegate=cpu memory pids"
+        fix = f"sudo systemctl edit user@.service: {drop_in}; then log in again"
     if missing == ("swap",):
-        fix = f"swapoff -a, or {fix}"
+        fix = "sudo swapoff -a, or boot with cgroup v2 and swapaccount=1"
     names = ", ".join(missing)
     return IsolationUnavailable("limits", f"a control group for {names}", f"{fix} ({group})")
 

@@ -35,7 +35,8 @@ told = {{"needs": direct.parent(direct.controllers(LimitsPlan(memory_bytes=1)))}
 above = told["above"] = direct.parent(frozenset())
 if above:
     tree = subprocess.Popen(["sh", "-c", {TREE!r}], start_new_session=True,
-                            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                            stdin=subprocess.PIPE, stdout=open(os.devnull, "w"),
+                            stderr=subprocess.STDOUT)
     folder = direct.make(above, LimitsPlan(), [tree.pid])
     tree.stdin.write(b"\\n"); tree.stdin.flush()
     time.sleep(0.5)

@@ -71,6 +71,24 @@ def test_a_process_that_does_not_move_is_unavailable() -> None:
         scope.wait_in_cgroup(os.getpid(), "axonkernel-nowhere.scope", timeout_s=0.05)
 
 
+@pytest.mark.parametrize(
+    ("unified", "missing", "fix"),
+    [
+        (False, ("memory", "cpu"), "boot with cgroup v2"),
+        (True, ("cpu",), "Delegate=cpu memory pids"),
+        (False, ("swap",), "swapoff -a"),
+    ],
+)
+def test_a_limit_that_is_not_held_is_named_with_its_cure(
+    unified: bool, missing: tuple[str, ...], fix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what this machine lacks: the hierarchy, the delegation, or closed swap."""
+    monkeypatch.setattr(scope, "_UNIFIED", "/proc/self/stat" if unified else "/nonexistent")
+    error = scope.unheld("axonkernel-x.scope", missing)
+    assert error.missing == f"a control group for {', '.join(missing)}"
+    assert fix in error.fix and "axonkernel-x.scope" in error.fix
+
+
 # -- whose it is ------------------------------------------------------------------------
 
 
