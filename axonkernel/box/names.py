@@ -30,6 +30,8 @@ __all__ = [
 
 #: A glob in fs.deny or fs.protect is expanded over at most this many names.
 MAX_NAMES = 1_000_000
+#: Sockets are looked for among so many names before a box starts; the keeper goes on.
+MAX_LOOKED_AT = 200_000
 #: A grant of a folder above does not bring these: the box has its own.
 _REPLACED = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/tmp")
 #: Nobody but the system's administrator changes names below these.
@@ -164,7 +166,8 @@ def _walk(grants: Iterable[str], *, special: bool = False) -> Iterator[str]:
     would leave the rest in reach. What a box replaces is left out.
 
     Arguments:
-        special: only what is neither file nor folder nor link, and no grant itself.
+        special: only what is neither file nor folder nor link, no grant itself, and only
+            among the first MAX_LOOKED_AT names.
     """
     count = 0
     for grant in dict.fromkeys(grants):
@@ -174,6 +177,8 @@ def _walk(grants: Iterable[str], *, special: bool = False) -> Iterator[str]:
         while waiting:
             entries = _entries(waiting.pop())
             count += len(entries)
+            if special and count > MAX_LOOKED_AT:
+                return
             if count > MAX_NAMES:
                 raise BoxError(
                     "mounts",
@@ -181,11 +186,10 @@ def _walk(grants: Iterable[str], *, special: bool = False) -> Iterator[str]:
                     "fs.protect cannot be held there; grant folders further down",
                 )
             for entry in entries:
-                is_folder = entry.is_dir(follow_symlinks=False)
-                if is_folder and entry.path not in _REPLACED:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.path in _REPLACED:
+                        continue
                     waiting.append(entry.path)
-                if is_folder and entry.path in _REPLACED:
-                    continue
                 if not special or _is_special(entry):
                     yield entry.path
 
