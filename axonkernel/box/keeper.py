@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 from collections.abc import Callable
 from typing import NoReturn
@@ -25,6 +26,9 @@ from axonkernel.errors import BoxError
 
 __all__ = ["Keeper", "start"]
 
+#: It has a batch of events to see to at most.
+_ENDS_WITHIN_S = 10.0
+
 
 class Keeper:
     """The warden's end of a keeper."""
@@ -35,6 +39,7 @@ class Keeper:
         self._hand = hand
         self._steward = steward
         self._pids = pids
+        self._process = os.pidfd_open(pids[0])
         self._holds = holds
         self._kept: list[tuple[str, str]] = []
 
@@ -82,13 +87,23 @@ class Keeper:
         """End it after the box, stubs removed; what it has done and seen."""
         with contextlib.suppress(ChannelClosed):
             self._hand.send({"op": "end"})
-        while self.listen():
+        while self._says_something() and self.listen():
             pass
         if self._steward is not None:
             with contextlib.suppress(ChannelClosed):
                 self._steward.send({"op": "release"})
                 self._steward.receive()
         return tuple(dict.fromkeys(self._kept))
+
+    def _says_something(self) -> bool:
+        """Whether the hand answers; one that somebody has stopped is killed."""
+        poll = select.poll()
+        poll.register(self._hand, select.POLLIN)
+        if poll.poll(_ENDS_WITHIN_S * 1000):
+            return True
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._process, signal.SIGKILL)
+        return False
 
     def wait(self) -> None:
         """Until its processes are no more: with the hand goes the box's mount namespace, which
