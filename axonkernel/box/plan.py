@@ -50,7 +50,12 @@ def build(policy: Policy, host: Host, ask: Ask) -> BoxPlan:
         limits=limits_plan(policy),
         run_as=(host.user.uid, host.user.gid) if host.switch_user else None,
         deny_new_userns=not policy.box.nested_userns,
-        warnings=(*_missing(policy, host), *unreachable(policy.net), *warnings),
+        warnings=(
+            *_missing(policy, host),
+            *_trusted(policy, host),
+            *unreachable(policy.net),
+            *warnings,
+        ),
         create=tuple(_to_create(policy, host)),
         watch=watch(policy, host),
         state=next(iter(ask.state), ""),
@@ -311,6 +316,14 @@ def _missing(policy: Policy, host: Host) -> Iterator[str]:
     for name in host.missing_programs:
         where = "" if "/" in name else " on PATH"
         yield f"shell.allow {name}: no such program{where}; it will not exist in the box"
+
+
+def _trusted(policy: Policy, host: Host) -> Iterator[str]:
+    """Folders the agent may write and from which the caller starts programs by name."""
+    writes = set(policy.fs.write) - {"/"} if policy.fs else set()
+    for folder in dict.fromkeys(dict(host.env).get("PATH", "").split(":")):
+        if folder.startswith("/") and any(brings(path, folder) for path in writes):
+            yield f"{folder} is on PATH and can be written: what is put there runs outside by name"
 
 
 def _to_create(policy: Policy, host: Host) -> Iterator[str]:

@@ -238,3 +238,15 @@ def test_a_plan_survives_json() -> None:
     found = plan(policy, host(grants=entries("/ws"), switch_user=True))
     assert decode_plan(json.loads(json.dumps(found))) == found
     assert ASK.role == "exec"
+
+
+def test_a_writable_folder_on_path_is_told() -> None:
+    """A program put there would run outside; a folder that is only read is no matter, nor is
+    the whole file system, of which that is plain."""
+    env = (("PATH", "/usr/bin:/ws/venv/bin:relative"),)
+    told = "/ws/venv/bin is on PATH and can be written: what is put there runs outside by name"
+    found = host(grants=entries("/ws"), env=env)
+    assert plan({"fs": {"write": ["."]}}, found).warnings == (told,)
+    assert plan({"fs": {"read": ["."]}}, found).warnings == ()
+    whole = {"fs": {"write": ["/"], "protect": False}}
+    assert plan(whole, host(grants=entries("/"), env=env)).warnings == ()
