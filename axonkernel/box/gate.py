@@ -39,6 +39,7 @@ _OPTIONS = 0x2 | 0x4 | 0x8 | 0x10 | 0x100000
 _EVENT_EXEC, _EVENT_STOP = 4, 128
 _WALL = 0x40000000
 _SLEEPS_WITHIN_S = 1.0
+_KILLED = "the box was killed while it was being made"
 
 
 class GateError(Exception):
@@ -100,7 +101,7 @@ def await_exec(init: int, reaped: dict[int, int], before_exec: Callable[[int], N
             reaped[pid] = status
             traced.discard(pid)
             if held and pid in (held, init):
-                raise GateError("the box was killed while it was being made")
+                raise GateError(_KILLED)
             if pid == init:
                 return None
         elif held and event == _EVENT_STOP:
@@ -165,12 +166,19 @@ def release(pid: int, *, unmask: bool = False) -> None:
 
     Arguments:
         unmask: with no signal blocked, whatever it inherited.
+
+    Raises GateError when it was killed where it was held.
     """
-    if unmask:
-        none = ctypes.c_uint64(0)
-        with contextlib.suppress(ProcessLookupError):
+    none = ctypes.c_uint64(0)
+    try:
+        if unmask:
             ptrace(_SETSIGMASK, pid, ctypes.sizeof(none), ctypes.addressof(none))
-    _detach(pid)
+        ptrace(_DETACH, pid)
+    except ProcessLookupError:
+        # The box cannot end before its tracer has taken note of the end.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, _WALL)
+        raise GateError(_KILLED) from None
 
 
 def namespaces() -> dict[str, str]:

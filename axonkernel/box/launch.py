@@ -86,8 +86,12 @@ class BoxProcess:
 
     def _order(self, order: dict[str, object]) -> None:
         if self.result is None:
-            with contextlib.suppress(ChannelClosed):
-                self._control.send(order)
+            self._tell(order)
+
+    def _tell(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        """Send to the warden; if it has died, that is what is received next."""
+        with contextlib.suppress(ChannelClosed):
+            self._control.send(message, descriptors)
 
     def _receive(self, wanted: str) -> dict[str, Any]:
         """The next event named ``wanted``, or the end; events in between are kept."""
@@ -129,15 +133,16 @@ def start(
         stdio = (command.stdin, command.stdout, command.stderr)
         given = [fd if _is_open(fd) else null.fileno() for fd in stdio]
         lent = [fd for fd in (command.channel, command.caller) if fd >= 0]
-        control.send(job, (*given, *lent))
+        box._tell(job, (*given, *lent))
     if scoped:
         built = box._receive("built")
         reached("built")
         if box.result is None:
             limiter = limiter or _limiter(None, brief=True)
-            _confine(control, plan, built, unit, limiter)
-    box._receive("running")
-    reached("running")
+            _confine(box, plan, built, unit, limiter)
+    if box.result is None:
+        box._receive("running")
+        reached("running")
     if limiter is not None:
         limiter.sweep()
     return box
@@ -163,16 +168,27 @@ def _limiter(shared: LimitsPlan | None, *, brief: bool = False) -> Limiter:
 
 
 def _confine(
-    control: Channel, plan: BoxPlan, built: dict[str, Any], unit: str, limiter: Limiter
+    box: BoxProcess, plan: BoxPlan, built: dict[str, Any], unit: str, limiter: Limiter
 ) -> None:
     assert plan.limits is not None
     try:
         folder = limiter.confine(plan.limits, built["pids"], built["init"], unit)
-    except IsolationUnavailable as error:
-        control.send({"op": "stop", "message": str(error)})
+    except (IsolationUnavailable, OSError) as error:
+        if not all(map(_runs, built["pids"])):
+            box._tell({"op": "stop", "message": "the box was killed while it was being made"})
+            return  # nothing is wrong with the machine
+        box._tell({"op": "stop", "message": str(error)})
         raise
     reached("scoped")
-    control.send({"op": "go", "group": folder})
+    box._tell({"op": "go", "group": folder})
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
 
 
 def _bwrap() -> str:

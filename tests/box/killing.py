@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,6 +38,16 @@ def below(pid: int) -> list[int]:
     for child in children(pid):
         found += [child, *below(child)]
     return found
+
+
+def await_end(pid: int) -> None:
+    """Until a killed process is gone; the box's pid 1 is held up by those we trace."""
+    deadline = time.monotonic() + 1
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        while time.monotonic() < deadline:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX":
+                return
+            time.sleep(0.002)
 
 
 def named(pid: int, word: bytes) -> bool:
@@ -102,6 +113,7 @@ def main() -> int:
             for pid in victims(victim):
                 with contextlib.suppress(ProcessLookupError):  # it died with another
                     os.kill(pid, signal.SIGKILL)
+                    await_end(pid)
 
     milestones.observe(kill)
     command = Command(tuple(sys.argv[6:]))
