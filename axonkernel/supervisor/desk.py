@@ -107,7 +107,7 @@ class Desk:
                 self._take(message)
         except ChannelClosed:
             return
-        except (KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError) as error:
             self.fault = f"it broke the protocol ({error})"
             self._box.kill()  # nothing it says counts
 
