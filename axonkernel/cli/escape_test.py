@@ -24,6 +24,7 @@ import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -44,6 +45,10 @@ _COLOURS = {
     "held": "green", "unproven": "dim", "granted": "yellow", "reported": "yellow",
     "not here": "dim", "ESCAPED": "red", "NO ANSWER": "red",
 }  # fmt: skip
+
+
+#: Neither a success of the walls nor of the attempt.
+_MARKS = {"granted": "~", "reported": "~", "not here": " "}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,9 +117,11 @@ def _table(tested: Tested, style: Style, meanings: bool) -> Iterator[str]:
 
 
 def _group(name: str, rows: list[Row], style: Style) -> str:
-    tried = [row for row in rows if row.outcome != "not here"]
-    through = sum(row.outcome in ("ESCAPED", "NO ANSWER") for row in rows)
-    told = f"{through} ESCAPED" if through else f"{len(tried)} tried, none escaped"
+    counts = Counter(row.outcome for row in rows)
+    through = counts["ESCAPED"] + counts["NO ANSWER"]
+    some = [f"{counts[name]} {name}" for name in ("granted", "reported") if counts[name]]
+    told = ", ".join([f"{len(rows) - counts['not here']} tried", *some])
+    told += f", {through} ESCAPED" if through else ", none escaped"
     rule = style.rule * max(1, 98 - len(name) - len(told))
     colour = "red" if through else "green"
     return f"{style.paint('bold', name)} {style.paint('dim', rule)} {style.paint(colour, told)}"
@@ -124,7 +131,7 @@ def _rows(rows: Iterable[Row], style: Style, meanings: bool) -> Iterator[str]:
     for row in rows:
         good = row.outcome not in ("ESCAPED", "NO ANSWER")
         colour = _COLOURS[row.outcome]
-        mark = style.absent if row.outcome == "not here" else style.good if good else style.bad
+        mark = _MARKS.get(row.outcome) or (style.good if good else style.bad)
         cells = (row.attempt, row.wall, row.outcome)
         line = "".join(
             f"{cell:{width}.{width}}" for cell, width in zip(cells, _COLUMNS, strict=True)
