@@ -36,11 +36,11 @@ $ sh -c "grep -c GET log; sed -n '2{s,.*/,,;p}' log; tail -n +19 log | head -1 |
 10
 1 7
 4
-$ sh -c "awk '{s[$1] += $4} END {for (d in s) print d, s[d]}' log | sort -k2n | tac | tac | nl -w1"
+$ sh -c "awk '{s[$1] += $4} END {for (d in s) print d, s[d]}' log | sort -k2nr | tac | nl -w1"
 1	2024-05-03 25
 2	2024-05-02 28
 3	2024-05-01 45
-$ sh -c "seq 5 | paste -sd+ - | xargs -I{} expr 2 '*' 3; seq 3 | tee copy | join - copy"
+$ sh -c "seq 5 | paste -sd+ - | xargs -I{} expr 2 '*' 3; seq 3 | tee copy > /dev/null; join copy copy"
 6
 1
 2
