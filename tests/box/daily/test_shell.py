@@ -117,7 +117,7 @@ s=0; for ((i = 0; i < 10; i++)); do ((s += i)) || true; done; echo $s
 (trap 'echo trap' EXIT)
 (sleep 0.01; exit 7) & wait $! || echo job $?
 coproc { read -r line; echo "coproc $line"; }
-echo up >&"${COPROC[1]}"; read -r said <&"${COPROC[0]}"; echo "$said"
+exec 7<&"${COPROC[0]}"; echo up >&"${COPROC[1]}"; read -r said <&7; echo "$said"
 """
         },
     ),
