@@ -45,7 +45,9 @@ def await_end(pid: int) -> None:
     deadline = time.monotonic() + 1
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         while time.monotonic() < deadline:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX":
+            dead = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
+            # Its descriptors are closed with the last of its threads.
+            if dead and len(os.listdir(f"/proc/{pid}/task")) == 1:
                 return
             time.sleep(0.002)
 
