@@ -17,6 +17,7 @@ import sys
 from typing import Any, NoReturn
 
 from axonkernel.box import landlock
+from axonkernel.box.capabilities import drop_all
 from axonkernel.box.linux import default_signals, no_new_privs, syscall
 from axonkernel.box.model import BoxPlan, Command, Mount
 
@@ -26,8 +27,7 @@ _PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(
 #: What a box has of /dev.
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 _FILES = ("copy", "data", "data-over")
-_PR_SET_SECCOMP, _FILTER_MODE, _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 22, 2, 23, 24
-_CAPSET, _CAPABILITY_VERSION_3 = {"x86_64": 126}.get(os.uname().machine, 91), 0x20080522
+_SECCOMP, _SET_MODE_FILTER = {"x86_64": 317}.get(os.uname().machine, 277), 1
 
 
 def paths(mounts: tuple[Mount, ...], scratch: str) -> landlock.Paths:
@@ -96,24 +96,11 @@ def _give_up(order: dict[str, Any]) -> None:
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     no_new_privs()
-    _drop_capabilities()
+    drop_all()
     os.chdir(order["cwd"])
     landlock.confine(landlock.Paths(*order["paths"]), tcp=order["tcp"])
     if order["filter"]:
         _filter(base64.b64decode(order["filter"]))
-
-
-def _drop_capabilities() -> None:
-    """Root without a user namespace keeps none of its powers, after an exec neither."""
-    with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as file:
-        last = int(file.read())
-    if os.geteuid() == 0:
-        for number in range(last + 1):
-            if _prctl(_PR_CAPBSET_READ, number, 0):
-                _prctl(_PR_CAPBSET_DROP, number, 0)
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    none = (ctypes.c_uint32 * 6)()
-    syscall(_CAPSET, header, none)
 
 
 def _filter(code: bytes) -> None:
@@ -123,13 +110,4 @@ def _filter(code: bytes) -> None:
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
     program = Program(len(code) // 8, code)
-    _prctl(_PR_SET_SECCOMP, _FILTER_MODE, ctypes.addressof(program))
-
-
-def _prctl(option: int, second: int, third: int) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    answer = libc.prctl(option, ctypes.c_ulong(second), ctypes.c_ulong(third), 0, 0)
-    if answer < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl {option}: {os.strerror(number)}")
-    return int(answer)
+    syscall(_SECCOMP, _SET_MODE_FILTER, 0, ctypes.byref(program))

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from axonkernel.box import capabilities
 from axonkernel.box.intervals import bare, disjoint, family
 from axonkernel.box.model import NetPlan
 from axonkernel.box.programs import find, install, run
@@ -200,7 +201,14 @@ def _require_netlink() -> None:
 
 def _program() -> _Transport | None:
     path = find("nft")
-    return None if path is None else lambda text: run([path, "-j", "-f", "-"], text=text)
+    if path is None:
+        return None
+
+    def cmd(text: str) -> tuple[int, str, str]:
+        with capabilities.ambient(capabilities.NET_ADMIN):
+            return run([path, "-j", "-f", "-"], text=text)
+
+    return cmd
 
 
 def load(value: Json) -> None:
