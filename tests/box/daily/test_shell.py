@@ -40,8 +40,9 @@ $ sh -c "awk '{s[$1] += $4} END {for (d in s) print d, s[d]}' log | sort -k2nr |
 1	2024-05-03 25
 2	2024-05-02 28
 3	2024-05-01 45
-$ sh -c "seq 5 | paste -sd+ - | xargs -I{} expr 2 '*' 3; seq 3 | tee copy > /dev/null; join copy copy"
+$ sh -c "seq 5 | paste -sd+ - | xargs -I{} expr 2 '*' 3"
 6
+$ sh -c "seq 3 | tee copy > /dev/null; join copy copy"
 1
 2
 3
