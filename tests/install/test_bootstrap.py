@@ -136,6 +136,21 @@ def test_root_installs_what_is_missing_and_only_that(machine: Machine) -> None:
 
 
 @as_root
+def test_a_program_of_another_source_is_not_replaced(machine: Machine) -> None:
+    """A package that is there for its program is left out where that program is; with the
+    program gone it is installed."""
+    (machine.project / "packaging/apt.txt").write_text("odd [oddly]  # tests\npasst  # link\n")
+    machine.installed([])
+    machine.program("oddly", "exit 0")
+    machine.bootstrap()
+    (machine.programs / "oddly").unlink()
+    machine.bootstrap()
+    first, second = [call for call in machine.calls("apt-get") if " install " in call]
+    assert first.endswith(" --no-install-recommends passt")
+    assert second.endswith(" --no-install-recommends odd passt")
+
+
+@as_root
 def test_without_root_or_sudo_the_missing_line_is_said_and_the_rest_goes_on(
     machine: Machine,
 ) -> None:

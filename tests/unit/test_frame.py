@@ -130,9 +130,10 @@ def test_dependencies_have_lower_bounds() -> None:
 
 
 def test_system_packages_are_listed_once_each_with_a_reason() -> None:
-    """packaging/apt.txt is sorted, without doubles, one package and its reason per line."""
+    """packaging/apt.txt is sorted, without doubles, one package and its reason per line; a
+    [program] stands for the package where it comes from another source."""
     lines = (ROOT / "packaging" / "apt.txt").read_text().splitlines()
-    packages = [re.fullmatch(r"([a-z0-9.+-]+) +# \S.*", line) for line in lines]
+    packages = [re.fullmatch(r"([a-z0-9.+-]+)( \[[a-z]+\])? +# \S.*", line) for line in lines]
     assert all(packages)
     names = [package[1] for package in packages if package]
     assert names == sorted(set(names))
