@@ -7,14 +7,17 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from axonkernel.errors import AxonError, PolicyError
-from axonkernel.kernel import Handler, Kernel
-from axonkernel.kernel.core import AuditTarget, policy_from
+from axonkernel.given import policy_from
 from axonkernel.policy.known import unknown_tools
 from axonkernel.policy.model import Policy
 from axonkernel.tools import ToolRegistry, builtin_tools
+
+if TYPE_CHECKING:
+    from axonkernel.kernel import Handler, Kernel
+    from axonkernel.kernel.core import AuditTarget
 
 __all__ = ["Agent", "define_agent"]
 
@@ -77,6 +80,8 @@ class Agent:
 
         Raises PolicyError where the policy has rules for tools that are not registered.
         """
+        from axonkernel.kernel import Kernel  # what only supervises a box needs none
+
         self._refuse_unknown_tools()
         return Kernel(
             self.policy,

@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import os
 import stat
-import tomllib
+from collections.abc import Iterable
 from typing import Any, Final
 
 from axonkernel.errors import Fault, PolicyError
 from axonkernel.policy.model import Policy
 from axonkernel.policy.profiles import Profile, make_profile
-from axonkernel.policy.profiles.schema import faults
 
 __all__ = ["LARGEST_BYTES", "added_profiles"]
 
@@ -37,7 +36,7 @@ def added_profiles(policy: Policy) -> dict[str, Profile]:
         except (OSError, ValueError) as error:
             wrong.append(Fault(spot, f"cannot be read: {error}", file))
             continue
-        bad = faults(data, named=True)
+        bad = _faults(data)
         if bad:
             wrong += [Fault(spot, f"{each.path} {each.message}", each.value) for each in bad]
         else:
@@ -57,4 +56,14 @@ def _read(file: str) -> Any:
         if status.st_size > LARGEST_BYTES:
             raise ValueError(f"it is larger than {LARGEST_BYTES} bytes")
         text = stream.read().decode()
-    return json.loads(text) if file.endswith(".json") else tomllib.loads(text)
+    if file.endswith(".json"):
+        return json.loads(text)
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+def _faults(data: Any) -> Iterable[Fault]:
+    from axonkernel.policy.profiles.schema import faults  # few policies add a profile
+
+    return faults(data, named=True)

@@ -9,7 +9,6 @@ import threading
 
 import anyio.to_thread
 
-from axonkernel.escalation.prompt import prompt_text
 from axonkernel.escalation.question import Answer, Question
 
 __all__ = ["Terminal"]
@@ -85,6 +84,8 @@ class Terminal:
             self._lock.release()
 
     def _ask(self, file: int, question: Question, stop: threading.Event) -> Answer | None:
+        from axonkernel.escalation.prompt import prompt_text  # it knows programs and lines
+
         text = prompt_text(question, timeout_s=self._timeout_s)
         for _ in range(_ASKS):
             # What was typed before the question was on the screen is not an answer to it.

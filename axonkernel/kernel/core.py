@@ -27,13 +27,11 @@ from axonkernel.paths import (
 )
 from axonkernel.policy.meet import meet
 from axonkernel.policy.model import Policy
-from axonkernel.policy.parse import parse
 from axonkernel.process import Lookup
 from axonkernel.tools import ToolRegistry
 
-__all__ = ["AuditTarget", "Core", "PolicyLike", "policy_from"]
+__all__ = ["AuditTarget", "Core"]
 
-PolicyLike = Policy | Mapping[str, Any] | None
 AuditTarget = AuditSink | str | os.PathLike[str] | None
 
 
@@ -129,15 +127,6 @@ class Core:
             headless=rules.headless,
             clock=clock,
         )
-
-
-def policy_from(policy: PolicyLike, cwd: str) -> Policy:
-    """A policy given as a value, as data (relative paths count from ``cwd``), or not at all."""
-    if policy is None:
-        return Policy(declared=False)
-    if isinstance(policy, Policy):
-        return policy
-    return parse(policy, base=cwd, home=os.path.expanduser("~"))
 
 
 def _audit(target: AuditTarget, environ: Mapping[str, str]) -> tuple[AuditSink, bool]:

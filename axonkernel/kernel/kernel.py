@@ -16,8 +16,9 @@ import anyio.to_thread
 
 from axonkernel.blocks import block_of
 from axonkernel.errors import Fault, PolicyError, ToolError
+from axonkernel.given import PolicyLike, policy_from
 from axonkernel.kernel.calls import bind, failures
-from axonkernel.kernel.core import AuditTarget, Core, PolicyLike, policy_from
+from axonkernel.kernel.core import AuditTarget, Core
 from axonkernel.kernel.posture import posture_of
 from axonkernel.kernel.processes import Processes
 from axonkernel.kernel.scope import Scope, active, entered

@@ -26,7 +26,6 @@ from axonkernel.policy.decide import BoxGrants, Stack, compile
 from axonkernel.policy.meet import meet
 from axonkernel.policy.model import Policy
 from axonkernel.process import Lookup
-from axonkernel.supervisor.wire import answer_data, question_from
 
 __all__ = ["Desk"]
 
@@ -161,6 +160,8 @@ class Desk:
             self._send(reply)
 
     def _answer(self, data: Any) -> Answer:
+        from axonkernel.supervisor.wire import question_from
+
         try:
             question = question_from(data, secrets.token_hex(16), self._agent)
         except ValueError:
@@ -199,4 +200,6 @@ class Desk:
 
 
 def _reply(number: int, answer: Answer) -> dict[str, Any]:
+    from axonkernel.supervisor.wire import answer_data
+
     return {"type": "answer", "number": number, "answer": answer_data(answer)}

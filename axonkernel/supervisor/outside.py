@@ -6,6 +6,8 @@ import json
 import os
 import sys
 from functools import reduce
+from importlib import import_module
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, evolve, frozen
@@ -143,9 +145,11 @@ def supervise(job: Job) -> int:
         terminal=terminal is not None and plan.traced,
         caller=streams.caller,
     )
+    meanwhile = _importing("axonkernel.supervisor.desk")
     box = launcher.start(plan, command)
     theirs.close()
-    from axonkernel.supervisor.desk import Desk  # the agent's interpreter starts meanwhile
+    meanwhile.join()
+    from axonkernel.supervisor.desk import Desk
 
     audit.record("box.start", agent=job.name, posture=[list(row) for row in plan.posture])
     desk = Desk(job.name, hello["run"], layers, _grants(hello), audit, box, ours, terminal)
@@ -163,6 +167,13 @@ def supervise(job: Job) -> int:
     if desk.fault:
         sys.stderr.write(f"{_PREFIX}the agent was ended: {desk.fault}\n")
     return _concluded(result, desk.outcome)
+
+
+def _importing(module: str) -> Thread:
+    """Imports what the supervisor needs next while other processes make the box."""
+    thread = Thread(target=import_module, args=(module,), daemon=True)
+    thread.start()
+    return thread
 
 
 def _completed(job: Job, name: str, policy: Policy) -> tuple[str, Policy]:

@@ -7,9 +7,8 @@ request). To the box: ``hello``, ``request``, ``ack``, ``answer``, ``end``.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import cattrs
 from attrs import asdict
 
 from axonkernel.escalation.question import Answer, Question
@@ -24,6 +23,9 @@ from axonkernel.policy.request import (
     ShellRequest,
     ToolRequest,
 )
+
+if TYPE_CHECKING:
+    import cattrs
 
 __all__ = ["answer_data", "answer_from", "question_data", "question_from"]
 
@@ -42,6 +44,8 @@ _KINDS: dict[str, type[AnyRequest]] = {
 
 @cache
 def _converter() -> cattrs.Converter:
+    import cattrs  # few runs have a question to read
+
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook(str | Argv, _word_or_words)
     converter.register_structure_hook(str, _text)
@@ -74,6 +78,8 @@ def question_from(data: dict[str, Any], identity: str, agent: str) -> Question:
 
     Raises ValueError for anything that is not one.
     """
+    from cattrs import BaseValidationError
+
     try:
         structure = _converter().structure
         return Question(
@@ -84,7 +90,7 @@ def question_from(data: dict[str, Any], identity: str, agent: str) -> Question:
             agent=agent,
             env=structure(data["env"], dict[str, str]),
         )
-    except (KeyError, TypeError, cattrs.BaseValidationError) as error:
+    except (KeyError, TypeError, BaseValidationError) as error:
         raise ValueError(f"not a question: {error}") from error
 
 

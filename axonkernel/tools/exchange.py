@@ -3,7 +3,6 @@ environment."""
 
 from __future__ import annotations
 
-import ssl
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from axonkernel.policy.url import Url
 from axonkernel.tools.outgoing import Outgoing
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 __all__ = ["CannotConnect", "Reply", "exchange", "system_trust"]
@@ -39,6 +40,8 @@ class CannotConnect(Exception):
 
 def system_trust() -> ssl.SSLContext:
     """The certificates of this system, or those that httpx brings where it has none."""
+    import ssl  # with OpenSSL, which most agents never need
+
     import httpx
 
     paths = ssl.get_default_verify_paths()

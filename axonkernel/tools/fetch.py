@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import base64
 import socket
-import ssl
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import anyio
 
@@ -23,6 +22,9 @@ from axonkernel.tools.exchange import CannotConnect, Reply, exchange, system_tru
 from axonkernel.tools.files import Judge, output_cap
 from axonkernel.tools.outgoing import Outgoing, outgoing
 from axonkernel.tools.subjects import Url as UrlSubject
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["Fetcher", "Gate", "Resolve", "system_addresses"]
 
