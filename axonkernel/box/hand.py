@@ -20,8 +20,8 @@ import stat
 import time
 from typing import NoReturn
 
-from axonkernel.box import overmount
 from axonkernel.box.channel import Channel, ChannelClosed
+from axonkernel.box.covers import ABSENT, Covers
 from axonkernel.box.inotify import IS_FOLDER, Folders
 from axonkernel.box.keeping import Action, Rules
 from axonkernel.box.linux import (
@@ -29,28 +29,22 @@ from axonkernel.box.linux import (
     CLONE_NEWNS,
     CLONE_NEWUSER,
     die_with_parent,
+    look_up,
     owning_user_namespace,
     set_namespace,
 )
 from axonkernel.box.model import Kept, Watch
 from axonkernel.box.names import SYSTEM
-from axonkernel.box.openings import is_open_to_write
 from axonkernel.box.sockets import Owners
-from axonkernel.errors import BoxError
 
 __all__ = ["MOST_FOLDERS", "serve"]
 
 #: Folders watched for new names; what lies in more is reported and not watched.
 MOST_FOLDERS = 8_192
 _MOST_REPORTS = 256
-#: How often, and how far apart, a folder that the box has open is looked at (seconds).
-_LOOKS = 4
-_LOOK_AGAIN_S = 0.01
+_CLOCK_REALTIME_COARSE = 5
 #: After so many batches of events without a quiet moment, each is followed by a rest.
 _MOST_BATCHES, _QUIET_MS, _REST_S = 32, 1, 0.01
-#: A name that is exchanged all the time is one kind of thing in every second try.
-_TRIES = 64
-_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
 
 def serve(warden: Channel, steward: Channel | None, watch: Watch) -> NoReturn:
@@ -79,9 +73,9 @@ class _Hand:
         self.rules = rules
         self.folders = Folders()
         self.owners = Owners()
-        self.places: dict[str, int] = {}
-        self.reports = 0
-        self.runs = False
+        self.told: set[tuple[str, str]] = set()
+        # By the clock that stamps files; the box is made later.
+        self.began_ns = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
 
     # -- before the box's program runs --------------------------------------------------
 
@@ -99,8 +93,7 @@ class _Hand:
             os.close(fd)
         # A change of user has undone the first.
         die_with_parent(signal.SIGKILL)
-        self.files = overmount.EmptyFiles()
-        self.spare = self.files.another()
+        self.covers = Covers(self.steward, self.rules.is_granted)
 
     def begin(self) -> None:
         """Watch what is kept, and make good what has changed since the plan was made."""
@@ -114,13 +107,13 @@ class _Hand:
         if self.rules.everywhere:
             for grant, _ in self.rules.grants:
                 if grant != "/" and not any(_in(grant, top) for top in SYSTEM):
-                    self._enter(grant)
+                    self._enter(grant, since_ns=self.began_ns)
 
     # -- while it runs ------------------------------------------------------------------
 
     def run(self) -> None:
         """Act on what happens, until the warden ends."""
-        self.runs = True
+        self.covers.runs = True
         poll = select.poll()
         for source in (self.folders, self.warden, self.steward):
             if source is not None:
@@ -134,10 +127,14 @@ class _Hand:
             if busy > _MOST_BATCHES:
                 time.sleep(_REST_S)
             if ready - {self.folders.fileno()}:
-                return  # the others have nothing to say but that it is over
+                # The others have nothing to say but that it is over; what was made is told.
+                for _ in range(_MOST_BATCHES):
+                    if not self._act():
+                        return
+                return
 
-    def _act(self) -> None:
-        """See to what has happened; what happened to one name many times, once."""
+    def _act(self) -> bool:
+        """See to what has happened, if anything; what happened to one name many times, once."""
         waiting = {
             (action, bool(event.mask & IS_FOLDER)): None
             for event in self.folders.read()
@@ -145,6 +142,7 @@ class _Hand:
         }
         for action, is_folder in waiting:
             self._do(action, is_folder=is_folder)
+        return bool(waiting)
 
     def _do(self, action: Action, *, is_folder: bool) -> None:
         match action:
@@ -166,13 +164,8 @@ class _Hand:
                 self._tell("name.made", path)
 
     def _cover(self, item: Kept, *, is_folder: bool) -> None:
-        """The quick way: every microsecond here is one in which the name is open."""
-        folder = self.places.get(posixpath.dirname(item.path), -1)
-        if item.how == "mask" and not is_folder and folder >= 0:
-            with contextlib.suppress(OSError):  # seen to below
-                overmount.put(self.spare, folder, posixpath.basename(item.path))
-                os.close(self.spare)
-                self.spare = self.files.another()
+        if item.how == "mask" and not is_folder:
+            self.covers.cover_quickly(item.path)
         self._hold(item)
         self._tell("mask.restored", item.path)
 
@@ -185,97 +178,17 @@ class _Hand:
                 self._tell("mask.restored", item.path)
         if path == "/":
             self.look_around()
-        elif self.rules.everywhere and self.rules.is_granted(path):
+        elif self.rules.minds(path):
             self._enter(path)
 
     # -- one name -----------------------------------------------------------------------
 
     def _hold(self, item: Kept) -> bool:
         """See that something lies over a name; whether that had to be put there."""
-        for last in range(_TRIES - 1, -1, -1):
-            try:
-                return self._held(item)
-            except OSError as error:
-                # EINVAL: exchanged between two calls, for something of another kind, or its
-                # folder was.
-                if error.errno in _ABSENT:
-                    return False  # gone again: there will be another event
-                if error.errno != errno.EINVAL or not last:
-                    raise
-        return False
-
-    def _held(self, item: Kept) -> bool:
-        folder_path, name = posixpath.split(item.path)
-        folder = self._place(folder_path)
-        try:
-            if overmount.is_mount(folder, name):
-                return False
-        except OSError as error:
-            if error.errno not in _ABSENT or not self._is_made(item):
-                raise
-        self._put(item, folder, name)
-        if item.how == "pin":
+        put = self.covers.hold(item)
+        if put and item.how == "pin":
             self._watch(item.path)
-        elif item.how == "read-only" and self.runs:
-            self._require_unopened(item.path)
-        return True
-
-    def _require_unopened(self, path: str) -> None:
-        """A descriptor that the box has got meanwhile would write past any mount."""
-        found = os.stat(path)
-        folder = stat.S_ISDIR(found.st_mode)
-        # Who only lists a folder has let go of it by the last look.
-        for _ in range(_LOOKS if folder else 1):
-            if not is_open_to_write(found.st_dev, found.st_ino, folder=folder):
-                return
-            time.sleep(_LOOK_AGAIN_S)
-        raise BoxError("keeper", f"{path} was opened for writing while the host replaced it")
-
-    def _put(self, item: Kept, folder: int, name: str) -> None:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        leads = ""
-        if stat.S_ISLNK(found.st_mode):
-            leads = item.source or os.path.realpath(item.path)
-        mount = -1
-        if item.how != "mask":
-            with contextlib.suppress(OSError):
-                mount = self._same_again(item, folder, name, leads)
-        if mount < 0:
-            is_folder = stat.S_ISDIR(found.st_mode)
-            mount = overmount.empty_folder() if is_folder else self.files.another()
-        try:
-            overmount.put(mount, folder, name)
-        finally:
-            os.close(mount)
-        if leads and item.how == "mask" and self.rules.is_granted(leads):
-            self._hold(Kept(leads, "mask"))
-
-    def _same_again(self, item: Kept, folder: int, name: str, leads: str) -> int:
-        """What lies at the name, or where a link there leads: a file, since only a file can
-        be put over a link."""
-        place = overmount.looked_up(leads) if leads else overmount.looked_up(name, folder)
-        try:
-            if leads and stat.S_ISDIR(os.fstat(place).st_mode):
-                raise IsADirectoryError(errno.EISDIR, leads)
-            return overmount.same_again(place, read_only=item.how != "pin")
-        finally:
-            os.close(place)
-
-    def _is_made(self, item: Kept) -> bool:
-        """Have the steward put a stub at a name that is not there."""
-        if not item.stub or self.steward is None:
-            return False
-        self.steward.send({"op": "make", "item": item})
-        answer, _ = self.steward.receive()
-        return bool(answer["made"])
-
-    def _place(self, path: str) -> int:
-        """A folder in the box as it is now, links in its path not followed."""
-        found = overmount.looked_up(path)
-        if path in self.places:
-            os.close(self.places[path])
-        self.places[path] = found
-        return found
+        return put
 
     def _look(self, path: str) -> None:
         with contextlib.suppress(OSError):  # gone again
@@ -293,9 +206,9 @@ class _Hand:
     def _watch(self, path: str) -> bool:
         """Whether a folder is there and watched from now on."""
         try:
-            folder = overmount.looked_up(path)
+            folder = look_up(path)
         except OSError as error:
-            if error.errno not in _ABSENT:
+            if error.errno not in ABSENT:
                 raise
             return False
         try:
@@ -308,8 +221,13 @@ class _Hand:
         finally:
             os.close(folder)
 
-    def _enter(self, top: str) -> None:
-        """Watch a folder and all below it, and see to what is in them."""
+    def _enter(self, top: str, *, since_ns: int = 0) -> None:
+        """Watch a folder and all below it, and see to what is in them.
+
+        Arguments:
+            since_ns: what was last changed before is not told of; 0 in a folder that is new
+                at its place.
+        """
         waiting = [top]
         while waiting:
             path = waiting.pop()
@@ -326,13 +244,23 @@ class _Hand:
                 for action in self.rules.on_new(inner, is_folder=is_folder):
                     if action.verb == "enter":
                         waiting.append(inner)
-                    elif action.verb in ("mask", "look"):
+                    elif action.verb in ("mask", "look") or (
+                        action.verb == "tell" and _changed_ns(inner) >= since_ns
+                    ):
                         self._do(action, is_folder=is_folder)
 
     def _tell(self, what: str, path: str) -> None:
-        if self.reports < _MOST_REPORTS:
-            self.reports += 1
+        if (what, path) not in self.told and len(self.told) < _MOST_REPORTS:
+            self.told.add((what, path))
             self.warden.send({"kept": [what, path]})
+
+
+def _changed_ns(path: str) -> int:
+    """When what lies at a path was made, renamed or changed last; -1 when it is gone."""
+    try:
+        return os.stat(path, follow_symlinks=False).st_ctime_ns
+    except OSError:
+        return -1
 
 
 def _names(path: str) -> list[tuple[str, bool]]:

@@ -76,7 +76,7 @@ class Rules:
             yield Action("renew", path)
         elif any(matches(path) for matches in self._told) and self.is_written(path):
             yield Action("tell", path)
-        if is_folder and self.everywhere:
+        if is_folder and self.minds(path):
             yield Action("enter", path)
         elif self._sockets and not is_folder:
             yield Action("look", path)
@@ -89,6 +89,12 @@ class Rules:
             for item in self.kept.values()
             if item.path == path or item.path.startswith(f"{top}/")
         ]
+
+    def minds(self, path: str) -> bool:
+        """Whether new names below a new folder matter."""
+        if self.everywhere:
+            return self.is_granted(path)
+        return bool(self._told) and self.is_written(path)
 
     def is_written(self, path: str) -> bool:
         """Whether the box may write where a name lies."""

@@ -24,6 +24,9 @@ def remarks(result: BoxResult) -> Iterator[str]:
     made = [path for what, path in result.kept if what == "name.made"]
     if made:
         yield f"new since the start, and run or obeyed outside: {_listed(made)}"
+    masked = [path for what, path in result.kept if what in ("mask.added", "mask.restored")]
+    if masked:
+        yield f"new or replaced since the start, and covered a moment later: {_listed(masked)}"
     for what, path in result.kept:
         if what == "watch.full":
             yield f"below {path} new names were not watched: there are too many folders"

@@ -19,8 +19,8 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from axonkernel.box.linux import look_up
 from axonkernel.box.model import Kept
-from axonkernel.box.overmount import looked_up
 
 __all__ = ["Claim", "Registry", "holder", "is_alive", "unheld"]
 
@@ -173,7 +173,7 @@ class Registry:
 
 def _make(item: Kept) -> os.stat_result:
     folder_path, name = posixpath.split(item.path)
-    folder = looked_up(folder_path)
+    folder = look_up(folder_path)
     try:
         with _times_kept(folder):
             if item.folder:
@@ -185,7 +185,7 @@ def _make(item: Kept) -> os.stat_result:
             own = os.fstat(folder)
             if os.geteuid() == 0:
                 os.chown(name, own.st_uid, own.st_gid, dir_fd=folder, follow_symlinks=False)
-            made = looked_up(name, folder)
+            made = look_up(name, folder)
             os.chmod(f"/proc/self/fd/{made}", item.mode)
             try:
                 return os.fstat(made)
@@ -197,7 +197,7 @@ def _make(item: Kept) -> os.stat_result:
 
 def _remove(claim: Claim) -> None:
     folder_path, name = posixpath.split(claim.path)
-    folder = looked_up(folder_path)
+    folder = look_up(folder_path)
     try:
         if _is_still(claim, folder):
             with _times_kept(folder):

@@ -14,7 +14,9 @@ import os
 import stat
 from collections.abc import Iterable
 
-from axonkernel.box.linux import (
+from axonkernel.box.linux import open_beneath, own_mount_namespace
+from axonkernel.box.model import Mount
+from axonkernel.box.mounts import (
     MOUNT_NODEV,
     MOUNT_NOEXEC,
     MOUNT_NOSUID,
@@ -23,10 +25,7 @@ from axonkernel.box.linux import (
     mount_setattr,
     move_mount,
     new_mount,
-    open_beneath,
-    own_mount_namespace,
 )
-from axonkernel.box.model import Mount
 from axonkernel.box.steps import Step
 from axonkernel.errors import BoxError
 

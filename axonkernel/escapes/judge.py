@@ -23,6 +23,8 @@ __all__ = ["FAILED", "Outcome", "Row", "Rules", "judge", "succeeded"]
 #: ``reported``: got through, and the run names it at its end. ``not here``: cannot be tried.
 Outcome = Literal["held", "unproven", "granted", "reported", "not here", "ESCAPED", "NO ANSWER"]
 FAILED = ("ESCAPED", "NO ANSWER")
+#: Of what the keeper did and saw, what the run names at its end.
+_TOLD = ("name.made", "mask.added", "mask.restored")
 
 
 class Row(NamedTuple):
@@ -169,7 +171,7 @@ def reported_by(kept: Iterable[tuple[str, str]], places: Mapping[str, str]) -> s
         kept: what the keeper did and saw.
         places: marker places, each with its attempt.
     """
-    told = [path for what, path in kept if what in ("name.made", "mask.added")]
+    told = [path for what, path in kept if what in _TOLD]
     return {
         name
         for place, name in places.items()
