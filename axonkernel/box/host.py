@@ -5,19 +5,18 @@ Touches the file system, reads only. Standard library, errors and the policy's p
 
 from __future__ import annotations
 
-import functools
 import os
-import posixpath
 import pwd
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeVar
 
 from axonkernel.box import devices, find, floor, gitconfig
 from axonkernel.box.find import Program
-from axonkernel.box.names import Absent, Entry, absent, entry_of, expand, other_names, sockets
-from axonkernel.policy.globs import argument_glob, is_glob, path_glob, unescape
+from axonkernel.box.libraries import library_folders, library_programs
+from axonkernel.box.names import Absent, Entry, entry_of
+from axonkernel.box.taken import absent_names, denied_names, host_sockets, protected_names
+from axonkernel.policy.globs import argument_glob, is_glob, unescape
 from axonkernel.policy.model import FsPolicy, Policy, ShellPolicy
-from axonkernel.policy.protect import DEFAULT_PROTECT, GIT_FILE, is_folder_name
 
 __all__ = ["Ask", "Entry", "Host", "User", "survey"]
 
@@ -99,8 +98,8 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
     wanted = shell.path if shell and shell.path else env.get("PATH", os.defpath).split(":")
     path = find.search_path(wanted, writes)
     user = run_as or _myself()
-    libraries = tuple(_library_folders())
-    denied = tuple(expand(fs.deny, (*fs.read, *fs.write)))
+    libraries = tuple(library_folders())
+    denied = _unique(denied_names(fs))
     walled = shell is not None and shell.allow is not True
     bins = tuple(_bins(path))
     programs: tuple[Program, ...] = ()
@@ -113,7 +112,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
     own = (*(entry.path for entry in (*shared, *extra)), *folders, "/etc/resolv.conf")
     secret = map(os.path.realpath, (*ask.hide, *ask.state))
     nodes, missing_devices = devices.nodes(policy.box.devices)
-    protected = _unique(_protected(fs))
+    protected = _unique(protected_names(fs))
     return Host(
         user=user,
         switch_user=run_as is not None,
@@ -126,7 +125,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         copied=tuple(path for path in floor.COPIED if os.path.isfile(path)),
         grants=tuple(map(entry_of, _unique((*fs.read, *fs.write, *fs.unsafe)))),
         extra=extra,
-        denied=_unique((*denied, *other_names(denied, (*fs.read, *fs.write)))),
+        denied=denied,
         protected=protected,
         hidden=tuple(e for e in map(entry_of, secret) if e.kind != "missing"),
         bins=bins,
@@ -136,8 +135,8 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         missing_programs=missing,
         masked_programs=tuple(_masked(shell, libraries, path)),
         links=tuple((path, real) for path in own if (real := os.path.realpath(path)) != path),
-        absent=_unique(_absent(fs, denied, protected)),
-        sockets=tuple(_sockets(policy)),
+        absent=_unique(absent_names(fs, denied, protected)),
+        sockets=tuple(host_sockets(policy)),
         git=_git(user, programs, walled),
         devices=nodes,
         missing_devices=missing_devices,
@@ -164,70 +163,6 @@ def _unique(items: Iterable[_Item]) -> tuple[_Item, ...]:
     return tuple(dict.fromkeys(items))
 
 
-def _protected(fs: FsPolicy) -> Iterator[Entry]:
-    patterns = _protect(fs)
-    files = (GIT_FILE,) if patterns and GIT_FILE not in patterns else ()
-    for entry in expand((*patterns, *files), fs.write):
-        if not (files and entry.kind == "dir" and entry.path.endswith("/.git")):
-            yield entry
-
-
-def _protect(fs: FsPolicy) -> tuple[str, ...]:
-    return DEFAULT_PROTECT if fs.protect is None else fs.protect
-
-
-def _absent(fs: FsPolicy, denied: Iterable[Entry], protected: Iterable[Entry]) -> Iterator[Absent]:
-    """What has to lie at names that a box could make and must not.
-
-    Of the default list only the names by which a repository that is there runs programs: an
-    empty file at every other would be in the way of people and programs outside.
-    """
-    held = [Absent(entry.path) for entry in denied if entry.kind == "missing"]
-    for entry in protected:
-        if entry.kind == "missing":
-            kind: Literal["file", "dir"] = "dir" if is_folder_name(entry.path) else "file"
-            held.append(Absent(entry.path, (), kind, 0o755 if kind == "dir" else 0o444))
-        elif repository := _repository(entry.path):
-            held += _git_names(repository, _protect(fs))
-    for name in held:
-        if _is_written(name.path, fs) and (found := absent(name)) is not None:
-            yield found
-
-
-def _repository(config: str) -> str:
-    """The folder of the repository whose configuration lies at a path; "" for other files."""
-    folder, name = posixpath.split(config)
-    is_one = folder.endswith("/.git") or "/.git/modules/" in folder
-    return folder if name == "config" and is_one else ""
-
-
-def _git_names(repository: str, patterns: tuple[str, ...]) -> Iterator[Absent]:
-    """git dies of an empty ``commondir``; one that names its own folder changes nothing."""
-    found = (
-        Absent(f"{repository}/commondir", (), "file", 0o444, ".\n"),
-        Absent(f"{repository}/hooks", (), "dir", 0o755),
-    )
-    tests = [path_glob(pattern) for pattern in patterns]
-    return (name for name in found if any(matches(name.path) for matches in tests))
-
-
-def _is_written(path: str, fs: FsPolicy) -> bool:
-    """Whether the grant a path lies in, the innermost, is one to write."""
-    around = [
-        grant
-        for grant in (*fs.read, *fs.write)
-        if grant == "/" or path.startswith(f"{grant}/")
-    ]  # fmt: skip
-    return bool(around) and max(around, key=len) in fs.write
-
-
-def _sockets(policy: Policy) -> Iterator[Entry]:
-    """Sockets count where the policy says what may be connected to."""
-    fs, net = policy.fs, policy.net
-    if fs is not None and net is not None and net.unix == "box":
-        yield from sockets((*fs.read, *fs.write))
-
-
 def _programs(
     shell: ShellPolicy, ask: Ask, path: tuple[str, ...]
 ) -> tuple[tuple[Program, ...], tuple[str, ...], tuple[str, ...]]:
@@ -250,7 +185,7 @@ def _masked(
     if shell is None:
         return
     if shell.allow is not True:
-        yield from _library_programs(libraries)
+        yield from library_programs(libraries)
         return
     for name in _by_name(shell.deny, path):
         program = find.find_program(name, path)
@@ -291,50 +226,3 @@ def _bins(path: tuple[str, ...]) -> Iterator[str]:
         if os.path.isdir(real) and real not in seen:
             seen.add(real)
             yield real
-
-
-def _library_folders() -> Iterator[str]:
-    """Folders of shared libraries, real paths: /etc/ld.so.conf's and the usual ones."""
-    seen: set[str] = set()
-    for folder in (*floor.LIBRARY_FOLDERS, *_ld_so_conf("/etc/ld.so.conf")):
-        real = os.path.realpath(folder)
-        if real in ("/", "/usr", "/usr/lib", "/usr/local/lib", "/lib"):
-            continue  # holds far more than libraries; what is needed there is named
-        if os.path.isdir(real) and real not in seen:
-            seen.add(real)
-            yield real
-
-
-def _ld_so_conf(path: str) -> Iterator[str]:
-    import glob
-
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = [line.split("#", 1)[0].strip() for line in file]
-    except OSError:
-        return
-    for line in lines:
-        if line.startswith("include "):
-            for included in sorted(glob.glob(line.removeprefix("include ").strip())):
-                yield from _ld_so_conf(included)
-        elif line.startswith("/"):
-            yield line
-
-
-def _library_programs(folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Programs that lie among the libraries, such as helpers of packages."""
-    return _programs_among(folders, tuple(os.stat(folder).st_mtime_ns for folder in folders))
-
-
-@functools.lru_cache(maxsize=8)
-def _programs_among(folders: tuple[str, ...], stamps: tuple[int, ...]) -> tuple[str, ...]:
-    """One walk per process and state of the folders: thousands of names are looked at."""
-    return tuple(
-        path
-        for folder in folders
-        for where, _, names in os.walk(folder)
-        for name in names
-        if ".so" not in name
-        and not os.path.islink(path := f"{where}/{name}")
-        and os.access(path, os.X_OK)
-    )

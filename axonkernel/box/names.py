@@ -131,19 +131,36 @@ def real(path: str) -> str:
         raise BoxError("mounts", f"{path}: {error.strerror}") from error
 
 
-def other_names(denied: Iterable[Entry], grants: Iterable[str]) -> Iterator[Entry]:
-    """Other hard links of denied files among the grants: a mask covers one name only."""
+def other_names(
+    entries: Iterable[Entry], grants: Iterable[str], *, inside: bool = False
+) -> Iterator[Entry]:
+    """Other hard links of files among the grants: a mount covers one name only.
+
+    Arguments:
+        entries: the files.
+        inside: also of the files in folders among them.
+    """
     linked: set[tuple[int, int]] = set()
-    for entry in denied:
+    for entry in entries:
         if entry.kind in ("file", "other"):
-            status = os.stat(entry.path)
-            if status.st_nlink > 1:
-                linked.add((status.st_dev, status.st_ino))
+            linked |= _linked(entry.path)
+        elif entry.kind == "dir" and inside:
+            linked.update(*map(_linked, _walk((entry.path,))))
     for path in _walk(grants) if linked else ():
         with contextlib.suppress(OSError):  # it went away during the walk
             status = os.lstat(path)
             if (status.st_dev, status.st_ino) in linked:
                 yield entry_of(path)
+
+
+def _linked(path: str) -> set[tuple[int, int]]:
+    """Which file lies at a path, when that has other names too."""
+    with contextlib.suppress(OSError):  # it went away
+        status = os.lstat(path)
+        kind = stat.S_IFMT(status.st_mode)
+        if status.st_nlink > 1 and kind not in (stat.S_IFDIR, stat.S_IFLNK):
+            return {(status.st_dev, status.st_ino)}
+    return set()
 
 
 def sockets(grants: Iterable[str]) -> Iterator[Entry]:

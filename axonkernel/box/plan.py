@@ -9,28 +9,22 @@ hold whatever the order of the policy's lines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_network
 from typing import Literal
 
+from axonkernel.box.caps import limits_plan, net_plan
 from axonkernel.box.host import Ask, Host
-from axonkernel.box.model import BoxPlan, LimitsPlan, Mount, NetPlan
+from axonkernel.box.model import BoxPlan, Mount
 from axonkernel.box.names import Entry
-from axonkernel.box.posture import escalates
 from axonkernel.box.protections import brings, lies_in, mask, protections, watch, within
 from axonkernel.box.steps import between
 from axonkernel.box.unbuilt import holds_noexec, unreachable
 from axonkernel.policy.environ import QUIET, environment
-from axonkernel.policy.hosts import granted_parts
-from axonkernel.policy.match import parse_destination
-from axonkernel.policy.model import NetPolicy, Policy
+from axonkernel.policy.model import Policy
 
-__all__ = ["build", "limits_plan", "net_plan"]
+__all__ = ["build"]
 
 _PASSWD = "{name}:x:{uid}:{gid}::{home}:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n"
 _GROUP = "{name}:x:{gid}:\nnogroup:x:65534:\n"
-#: How much later than the warden's clock systemd's comes, and for how many waits for a human
-#: it leaves time, since it does not stand still meanwhile.
-_SLACK_S, _WAITS = 5.0, 100
 #: The warden's resolver; where none runs, lo refuses at once and names fail fast.
 _RESOLV = "nameserver 127.0.0.53\noptions ndots:1 timeout:2 attempts:1\n"
 
@@ -249,48 +243,6 @@ def _environment(policy: Policy, host: Host) -> tuple[tuple[str, str], ...]:
     }
     env, _ = environment(policy.env, dict(host.env), fixed)
     return tuple(sorted(env.items()))
-
-
-def net_plan(net: NetPolicy) -> NetPlan:
-    """The literal destinations of a policy; names need the warden's resolver."""
-    if net.allow is True:
-        return NetPlan(deny=_literals(net.deny), open=True, link=net.link, refuse=net.refuse)
-    allow = tuple(_granted(_literals(net.allow)))
-    link = net.link if allow else "none"
-    return NetPlan(allow=allow, deny=_literals(net.deny), link=link, refuse=net.refuse)
-
-
-def _literals(entries: Iterable[str]) -> tuple[tuple[str, str, str], ...]:
-    destinations = map(parse_destination, entries)
-    return tuple(
-        (d.host, d.protocol, f"{d.low}" if d.low == d.high else f"{d.low}-{d.high}")
-        for d in destinations
-        if d.kind in ("ip", "cidr")
-    )
-
-
-def _granted(triples: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
-    """A broad entry grants no link-local or metadata address, as in a decision."""
-    for host, protocol, ports in triples:
-        if "/" not in host:
-            yield host, protocol, ports
-            continue
-        for part in granted_parts(ip_network(host)):
-            yield str(part), protocol, ports
-
-
-def limits_plan(policy: Policy) -> LimitsPlan | None:
-    """The caps of a policy that a scope and the warden hold; None without ``limits``."""
-    limits = policy.limits
-    if limits is None:
-        return None
-    return LimitsPlan(
-        memory_bytes=limits.memory_bytes or 0,
-        cpu_millicores=limits.cpu_millicores or 0,
-        wall_s=limits.wall_s or 0.0,
-        pids=limits.pids or 0,
-        slack_s=_SLACK_S + (_WAITS * policy.escalation.timeout_s if escalates(policy) else 0),
-    )
 
 
 def _working_directory(policy: Policy, host: Host, ask: Ask) -> tuple[str, tuple[str, ...]]:

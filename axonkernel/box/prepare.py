@@ -10,6 +10,7 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 
 from axonkernel.box import landlock, plan, posture, probe, seccomp
+from axonkernel.box.caps import net_plan
 from axonkernel.box.host import Ask, Host, User, survey
 from axonkernel.box.launch import needs_scope
 from axonkernel.box.model import BoxPlan
@@ -155,7 +156,7 @@ def _walled_fields(policy: Policy) -> Iterator[str]:
             "pids": limits.pids,
         }
         yield from (f"limits.{name}" for name, cap in caps.items() if cap is not None)
-    link = "none" if policy.net is None else plan.net_plan(policy.net).link
+    link = "none" if policy.net is None else net_plan(policy.net).link
     if link != "none":
         yield 'net.link = "veth"' if link == "veth" else "net.link"
 

@@ -25,6 +25,8 @@ class Scene(NamedTuple):
         holder: the pid of a process that holds secrets, and the address of one in its memory.
         holder_address: that address.
         supervisor: the pid of the process that started the box.
+        supervisor_began: when that was started, in the kernel's ticks: in the box its number
+            may be that of a process of the box's own.
         shared_memory, queue: key of a System V segment, name of a message queue.
         variable: a variable of the supervisor's that is not granted.
         program: the compiled attempts; "" without a compiler.
@@ -52,6 +54,7 @@ class Scene(NamedTuple):
     holder: int
     holder_address: int
     supervisor: int
+    supervisor_began: str
     shared_memory: int
     queue: str
     variable: str

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import axonkernel
+from axonkernel.box.stubs import holder
 from axonkernel.escapes.folder import AGENT_SOCKET, fill, programs, watched
 from axonkernel.escapes.listeners import Listeners
 from axonkernel.escapes.marks import Marks
@@ -182,6 +183,7 @@ class Stage:
             holder=held.holder,
             holder_address=held.holder_address,
             supervisor=os.getpid(),
+            supervisor_began=holder().partition(":")[2],
             shared_memory=held.key,
             queue=held.queue,
             variable=VARIABLE,

@@ -99,8 +99,8 @@ class Core:
         """What starts boxes, made at the first use."""
         with self._lock:
             if self._launcher is None:
+                from axonkernel.box.caps import limits_plan
                 from axonkernel.box.launch import Launcher
-                from axonkernel.box.plan import limits_plan
 
                 self._launcher = Launcher(limits_plan(self.policy))
             return self._launcher

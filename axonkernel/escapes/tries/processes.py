@@ -85,7 +85,17 @@ def kill_by_owner(scene: Scene) -> str:
 def kill_supervisor(scene: Scene) -> str:
     """Who holds the box can be signalled from inside. (By signal 0, which does nothing.)"""
     os.kill(scene.supervisor, 0)
+    if _began(scene.supervisor) not in (scene.supervisor_began, ""):
+        raise ProcessLookupError(errno.ESRCH, "the box has a process of that number")
     return "reached"
+
+
+def _began(pid: int) -> str:
+    """When a process was started, in the kernel's ticks; "" when that is not to be seen."""
+    try:
+        return read(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
 
 
 @GROUP("ptrace: attach", "claim", wall=_SECCOMP)
