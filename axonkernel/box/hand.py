@@ -42,6 +42,7 @@ __all__ = ["MOST_FOLDERS", "serve"]
 #: Folders watched for new names; what lies in more is reported and not watched.
 MOST_FOLDERS = 8_192
 _MOST_REPORTS = 256
+_NAMES_AT_ONCE = 256
 _CLOCK_REALTIME_COARSE = 5
 #: After so many batches of events without a quiet moment, each is followed by a rest.
 _MOST_BATCHES, _QUIET_MS, _REST_S = 32, 1, 0.01
@@ -74,6 +75,8 @@ class _Hand:
         self.folders = Folders()
         self.owners = Owners()
         self.told: set[tuple[str, str]] = set()
+        #: Folders to see to, and what in each is told of (_see_to).
+        self.waiting: list[tuple[str, int]] = []
         # By the clock that stamps files; the box is made later.
         self.began_ns = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
 
@@ -103,16 +106,18 @@ class _Hand:
             self._hold(item)
 
     def look_around(self) -> None:
-        """See to everything below the grants, where a new name may matter."""
+        """Have everything below the grants seen to, where a new name may matter."""
         if self.rules.everywhere:
-            for grant, _ in self.rules.grants:
-                if grant != "/" and not any(_in(grant, top) for top in SYSTEM):
-                    self._enter(grant, since_ns=self.began_ns)
+            self.waiting = [
+                (grant, self.began_ns)
+                for grant, _ in self.rules.grants
+                if grant != "/" and not any(_in(grant, top) for top in SYSTEM)
+            ]
 
     # -- while it runs ------------------------------------------------------------------
 
     def run(self) -> None:
-        """Act on what happens, until the warden ends."""
+        """Act on what happens, until the warden ends; what waits is seen to in between."""
         self.covers.runs = True
         poll = select.poll()
         for source in (self.folders, self.warden, self.steward):
@@ -120,10 +125,15 @@ class _Hand:
                 poll.register(source, select.POLLIN)
         busy = 0
         while True:
-            ready = {fd for fd, _ in poll.poll()}
+            ready = {fd for fd, _ in poll.poll(0 if self.waiting else None)}
             self._act()
+            if self.waiting:
+                self._see_to(*self.waiting.pop())
             # A name that changes all the time must not cost the host a processor.
-            busy = busy + 1 if poll.poll(_QUIET_MS) else 0
+            elif poll.poll(_QUIET_MS):
+                busy += 1
+            else:
+                busy = 0
             if busy > _MOST_BATCHES:
                 time.sleep(_REST_S)
             if ready - {self.folders.fileno()}:
@@ -159,7 +169,7 @@ class _Hand:
             case ("look", path):
                 self._look(path)
             case ("enter", path):
-                self._enter(path)
+                self.waiting.append((path, 0))
             case ("tell", path):
                 self._tell("name.made", path)
 
@@ -179,7 +189,7 @@ class _Hand:
         if path == "/":
             self.look_around()
         elif self.rules.minds(path):
-            self._enter(path)
+            self.waiting.append((path, 0))
 
     # -- one name -----------------------------------------------------------------------
 
@@ -221,33 +231,36 @@ class _Hand:
         finally:
             os.close(folder)
 
-    def _enter(self, top: str, *, since_ns: int = 0) -> None:
-        """Watch a folder and all below it, and see to what is in them.
+    def _see_to(self, path: str, since_ns: int) -> None:
+        """Watch a folder and see to what is in it.
 
         Arguments:
             since_ns: what was last changed before is not told of; 0 in a folder that is new
                 at its place.
         """
-        waiting = [top]
-        while waiting:
-            path = waiting.pop()
-            if len(self.folders) >= MOST_FOLDERS:
-                self._tell("watch.full", path)
-                return
-            try:
-                watched = self._watch(path)
-            except OSError:  # no more for this user: what is kept by name comes first
-                self._tell("watch.full", path)
-                return
-            for name, is_folder in _names(path) if watched else ():
-                inner = posixpath.join(path, name)
-                for action in self.rules.on_new(inner, is_folder=is_folder):
-                    if action.verb == "enter":
-                        waiting.append(inner)
-                    elif action.verb in ("mask", "look") or (
-                        action.verb == "tell" and _changed_ns(inner) >= since_ns
-                    ):
-                        self._do(action, is_folder=is_folder)
+        if len(self.folders) >= MOST_FOLDERS:
+            self._give_up_at(path)
+            return
+        try:
+            watched = self._watch(path)
+        except OSError:  # no more for this user: what is kept by name comes first
+            self._give_up_at(path)
+            return
+        for count, (name, is_folder) in enumerate(_names(path) if watched else (), 1):
+            inner = posixpath.join(path, name)
+            for action in self.rules.on_new(inner, is_folder=is_folder):
+                if action.verb == "enter":
+                    self.waiting.append((inner, since_ns))
+                elif action.verb in ("mask", "look") or (
+                    action.verb == "tell" and _changed_ns(inner) >= since_ns
+                ):
+                    self._do(action, is_folder=is_folder)
+            if count % _NAMES_AT_ONCE == 0:
+                self._act()  # a mask that is gone now cannot wait for the rest
+
+    def _give_up_at(self, path: str) -> None:
+        self.waiting.clear()
+        self._tell("watch.full", path)
 
     def _tell(self, what: str, path: str) -> None:
         if (what, path) not in self.told and len(self.told) < _MOST_REPORTS:

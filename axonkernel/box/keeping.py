@@ -6,12 +6,12 @@ Standard library and the policy's patterns only.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from axonkernel.box.inotify import GONE, IS_FOLDER, MADE, MOVED_AWAY, OVERFLOW, Event
 from axonkernel.box.model import Kept, Watch
-from axonkernel.policy.globs import path_glob
+from axonkernel.policy.globs import is_glob, path_glob, unescape
 
 __all__ = ["Action", "Rules"]
 
@@ -41,13 +41,13 @@ class Rules:
         self.everywhere = watch.sockets or bool(watch.denied)
         self._sockets = watch.sockets
         self.grants = sorted(watch.grants, key=lambda grant: -len(grant[0]))
-        self._denied = [path_glob(pattern) for pattern in watch.denied]
-        self._told = [path_glob(pattern) for pattern in watch.told]
+        self._denied = _Patterns(watch.denied)
+        self._told = _Patterns(watch.told)
         self._ways = {folder for path in self.kept for folder in self._way_to(path)}
 
     def folders(self) -> list[str]:
         """The folders in which something that is kept may be replaced, outermost first."""
-        written = {path for path, is_written in self.grants if is_written and self._told}
+        written = {path for path, is_written in self.grants if is_written and self._told.any}
         return sorted(self._ways | written, key=lambda path: (path.count("/"), path))
 
     def on(self, event: Event) -> Iterator[Action]:
@@ -69,12 +69,12 @@ class Rules:
         if path in self.kept and self.kept[path].how != "pin":
             yield Action("cover", path)
             return
-        if any(matches(path) for matches in self._denied):
+        if self._denied.match(path):
             yield Action("mask", path)
             return
         if path in self._ways:
             yield Action("renew", path)
-        elif any(matches(path) for matches in self._told) and self.is_written(path):
+        elif self._told.match(path) and self.is_written(path):
             yield Action("tell", path)
         if is_folder and self.minds(path):
             yield Action("enter", path)
@@ -94,7 +94,7 @@ class Rules:
         """Whether new names below a new folder matter."""
         if self.everywhere:
             return self.is_granted(path)
-        return bool(self._told) and self.is_written(path)
+        return self._told.any and self.is_written(path)
 
     def is_written(self, path: str) -> bool:
         """Whether the box may write where a name lies."""
@@ -113,6 +113,26 @@ class Rules:
         while path != top and path != "/":
             path = posixpath.dirname(path)
             yield path
+
+
+class _Patterns:
+    """Path patterns, found by their last names: thousands of names are asked about."""
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self.any = bool(patterns)
+        self._by_name: dict[str, list[Callable[[str], bool]]] = {}
+        self._others: list[Callable[[str], bool]] = []
+        for pattern in patterns:
+            last = posixpath.basename(pattern)
+            if is_glob(last):
+                self._others.append(path_glob(pattern))
+            else:
+                self._by_name.setdefault(unescape(last), []).append(path_glob(pattern))
+
+    def match(self, path: str) -> bool:
+        """Whether one of them is about a path."""
+        named = self._by_name.get(posixpath.basename(path), ())
+        return any(matches(path) for matches in (*named, *self._others))
 
 
 def _in(path: str, grant: str) -> bool:
