@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from attrs import evolve
 
 from axonkernel.box.host import Ask, Host, survey
-from axonkernel.box.prepare import interpreter_files
+from axonkernel.box.interpreter import interpreter_files
 from axonkernel.policy.decide import BoxGrants
 from axonkernel.policy.model import FsPolicy, Policy
 

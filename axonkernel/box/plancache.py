@@ -1,7 +1,8 @@
 """Plans kept on disk, so that a repeated ``axonkernel exec`` parses and surveys nothing.
 
 A plan is kept with the identity of every file and folder it was made from; when one of them
-has changed the plan is made anew. Standard library only.
+has changed the plan is made anew. Sockets below its grants, which no identity tells of, are
+looked for again each time. Standard library only.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from axonkernel.box.model import BoxPlan, decode_plan
 
@@ -19,14 +20,28 @@ try:
 except ImportError:
     from hashlib import blake2b
 
-__all__ = ["key", "load", "store"]
+__all__ = ["Seen", "key", "load", "load_more", "store"]
 
 #: The folders of what makes plans: a new version of it must make them anew.
 _BOX = os.path.dirname(os.path.abspath(__file__))
 _MAKERS = (_BOX, os.path.join(os.path.dirname(_BOX), "policy"))
 #: Identities of paths: inode, change of content or entries, kind and mode, number of hard
 #: links; None when absent.
-_Seen = list[list[int] | None]
+_Identities = list[list[int] | None]
+
+
+class Seen(NamedTuple):
+    """What a plan was made from.
+
+    Arguments:
+        paths: files and folders, present or not.
+        grants: folders in which the sockets were looked for.
+        sockets: those that were found.
+    """
+
+    paths: tuple[str, ...]
+    grants: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
 
 
 def key(*parts: object) -> str:
@@ -42,20 +57,35 @@ def _code() -> list[int]:
 
 def load(name: str) -> BoxPlan | None:
     """The kept plan, if what it was made from is still as it was."""
+    kept = load_more(name)
+    return None if kept is None else kept[0]
+
+
+def load_more(name: str) -> tuple[BoxPlan, Any] | None:
+    """The kept plan as :func:`load` gives it, and what was kept with it."""
     try:
         with open(_path(name), encoding="utf-8") as file:
             kept = json.load(file)
         if _identities(kept["paths"]) != kept["seen"]:
             return None
-        return decode_plan(kept["plan"])
+        if kept["grants"] and _sockets(kept["grants"]) != kept["sockets"]:
+            return None
+        return decode_plan(kept["plan"]), kept["more"]
     except (OSError, ValueError, KeyError, TypeError):
         return None  # absent, or not ours: made anew
 
 
-def store(name: str, plan: BoxPlan, paths: Iterable[str]) -> None:
-    """Keep a plan made from what lies at ``paths``. A cache that cannot be written is none."""
-    watched = sorted(set(paths))
-    kept: dict[str, Any] = {"paths": watched, "seen": _identities(watched), "plan": plan}
+def store(name: str, plan: BoxPlan, seen: Seen, more: Any = None) -> None:
+    """Keep a plan, and more JSON data made with it. A cache that cannot be written is none."""
+    watched = sorted(set(seen.paths))
+    kept: dict[str, Any] = {
+        "paths": watched,
+        "seen": _identities(watched),
+        "grants": seen.grants,
+        "sockets": seen.sockets,
+        "plan": plan,
+        "more": more,
+    }
     path = _path(name)
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -71,7 +101,13 @@ def _path(name: str) -> str:
     return os.path.join(base, "axonkernel", "plans", f"{name}.json")
 
 
-def _identities(paths: Iterable[str]) -> _Seen:
+def _sockets(grants: Iterable[str]) -> list[str]:
+    from axonkernel.box.names import sockets
+
+    return sorted(entry.path for entry in sockets(grants))
+
+
+def _identities(paths: Iterable[str]) -> _Identities:
     return [_identity(path) for path in paths]
 
 

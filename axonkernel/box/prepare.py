@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import pwd
-import sys
-import sysconfig
 from collections.abc import Iterator, Mapping
 
 from axonkernel.box import landlock, plan, posture, probe, seccomp
@@ -19,7 +17,7 @@ from axonkernel.box.unbuilt import holds_noexec, unbuilt
 from axonkernel.errors import BoxError, Fault, IsolationUnavailable, PolicyError
 from axonkernel.policy.model import Policy
 
-__all__ = ["create", "interpreter_files", "prepare", "prepare_surveyed", "refused", "without_box"]
+__all__ = ["create", "prepare", "prepare_surveyed", "refused", "without_box"]
 
 #: What to do about a field that no machine can hold yet.
 _UNBUILT_FIX = "leave it out; this version cannot hold it"
@@ -239,20 +237,6 @@ def _owner(policy: Policy) -> int | None:
         except OSError as error:
             raise BoxError("user", f"{path}: {error.strerror}") from error
     return None
-
-
-def interpreter_files() -> tuple[str, ...]:
-    """What this Python needs in a box: itself, its standard library, its packages, us."""
-    paths = sysconfig.get_paths()
-    files = [paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"]]
-    files += [os.path.realpath(sys.executable), os.path.dirname(os.path.dirname(__file__))]
-    if sys.prefix != sys.base_prefix:
-        files.append(sys.prefix)
-    if sys.base_prefix not in ("/usr", "/usr/local"):
-        files.append(sys.base_prefix)
-    files += [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    real = dict.fromkeys(os.path.realpath(path) for path in files)
-    return tuple(path for path in real if os.path.exists(path))
 
 
 def create(plan: BoxPlan) -> None:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from axonkernel.box import gitconfig
-from axonkernel.box.host import Ask, Host
+from axonkernel.box.host import Ask
 from axonkernel.box.model import BoxPlan
+from axonkernel.box.plancache import Seen
 from axonkernel.box.prepare import create, prepare_surveyed
+from axonkernel.box.watched import seen
 from axonkernel.config import load
 from axonkernel.config.profile import load_profiles, profile_paths
 from axonkernel.errors import Fault, PolicyError
 from axonkernel.paths import canonical_policy, default_protect, linked_grants, own_folders
-from axonkernel.policy.globs import is_glob
 from axonkernel.policy.meet import meet
 from axonkernel.policy.model import Policy
 from axonkernel.policy.parse import parse
@@ -39,7 +39,7 @@ _BLOCKS = {
 
 def make(
     options: Options, policy_file: str | None, found: str | None
-) -> tuple[BoxPlan, tuple[str, ...] | None]:
+) -> tuple[BoxPlan, Seen | None]:
     """The plan, and what it depends on; None when that cannot be told by stat alone.
 
     Raises PolicyError, IsolationUnavailable or BoxError.
@@ -54,7 +54,7 @@ def make(
     links = tuple(line for layer in layers for line in linked_grants(layer))
     plan = plan._replace(warnings=(*links, *plan.warnings))
     create(plan)
-    return plan, None if plan.create else _watched(layers, policy, host)
+    return plan, None if plan.create else seen(layers, policy, host, profile_paths())
 
 
 def effective(layers: Iterable[Policy]) -> Policy:
@@ -117,30 +117,3 @@ def _open(data: dict[str, Any], block: str) -> None:
         fault = Fault("--open", "names a block", block, "--open fs, net, shell or env")
         raise PolicyError([fault], "command line")
     data[block] = whole[block]
-
-
-def _watched(layers: list[Policy], policy: Policy, host: Host) -> tuple[str, ...] | None:
-    """The paths the survey looked at, when no pattern made it walk below a grant.
-
-    Also as the policy spells them, and programs as they are called: a link in one of those may
-    lead elsewhere later.
-    """
-    fs = policy.fs
-    if fs is not None and (fs.write or any(is_glob(pattern) for pattern in fs.deny)):
-        return None
-    entries = (*host.grants, *host.extra, *host.shared, *host.denied)
-    programs = [program.file for program in host.programs]
-    programs += [link for program in host.programs for link, _ in program.links]
-    blocks = [layer.fs for layer in layers if layer.fs is not None]
-    spelled = [path for block in blocks for path in (*block.read, *block.deny, *block.unsafe)]
-    return (
-        *spelled,
-        *(entry.path for entry in entries),
-        *host.bins,
-        *host.libraries,
-        *host.copied,
-        *programs,
-        *host.program_folders,
-        *profile_paths(),
-        *gitconfig.sources(host.user.home),
-    )

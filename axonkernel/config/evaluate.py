@@ -98,7 +98,8 @@ def _launch(path: str, text: bytes) -> bytes:
 
 def _plan(path: str) -> BoxPlan:
     from axonkernel.box.host import Ask
-    from axonkernel.box.prepare import interpreter_files, prepare
+    from axonkernel.box.interpreter import interpreter_files
+    from axonkernel.box.prepare import prepare
     from axonkernel.policy.model import FsPolicy, Policy
 
     folder = os.path.dirname(path)

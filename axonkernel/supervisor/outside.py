@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from functools import reduce
 from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict, evolve, frozen
+from attrs import evolve, frozen
 
 from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField, posture_line
 from axonkernel.box.remarks import remarks
@@ -191,27 +190,11 @@ def _completed(job: Job, name: str, policy: Policy) -> tuple[str, Policy]:
 
 def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan, dict[str, Any]]:
     from axonkernel.box.child import command
-    from axonkernel.box.host import Ask
-    from axonkernel.box.implied import implied_grants
-    from axonkernel.box.prepare import create, interpreter_files, prepare
-    from axonkernel.paths import own_folders
-    from axonkernel.policy.meet import meet
     from axonkernel.policy.parse import unparse
+    from axonkernel.supervisor.planned import planned
 
-    effective = reduce(meet, (policy for _, policy in layers))
-    # The agent's own mediator knows programs as this one does.
-    knowledge = effective.shell.profiles if effective.shell else ()
-    ask = Ask(
-        "agent",
-        os.getcwd(),
-        program=sys.executable,
-        read=(*interpreter_files(), job.entry, *knowledge),
-        hide=job.hide,
-        state=own_folders(),
-    )
-    plan = prepare(effective, ask, owner=os.stat(job.entry).st_uid)
-    create(plan)
-    grants = implied_grants(effective, os.environ)
+    written = [(name, unparse(policy)) for name, policy in layers]
+    plan, grants = planned(job, layers, written)
     hello = {
         "type": "hello",
         "argv": command("axonkernel.supervisor.inside"),
@@ -219,8 +202,8 @@ def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan,
         "words": job.words,
         "run": os.urandom(4).hex(),
         "run_name": "__main__" if job.as_script else "axon_config",
-        "layers": [(name, unparse(policy)) for name, policy in layers],
-        "grants": asdict(evolve(grants, read=(*grants.read, job.entry))),
+        "layers": written,
+        "grants": {**grants, "read": [*grants["read"], job.entry]},
         "posture": plan.posture,
     }
     return plan, hello

@@ -421,3 +421,23 @@ def test_an_environment_variable_does_not_make_an_inside(project: Project) -> No
     project.write("x", "")
     ended = project.run([sys.executable, "-c", script], env=env)
     assert ended.code == 125 and "not inside a box" in ended.err
+
+
+# -- kept plans -------------------------------------------------------------------------
+
+
+def test_a_kept_plan_is_made_anew_when_a_granted_link_leads_elsewhere(project: Project) -> None:
+    """Twice the same plan, then another one: what is there is what the link leads to now."""
+    for name in ("one", "two"):
+        project.write(f"{name}/file", name)
+    link = project.folder / "data"
+    link.symlink_to("one")
+    body = "return [errno_of(open, f'{name}/file') for name in ('one', 'two')]"
+    project.agent({"fs": {"read": ["./data"]}}, f"os.chdir({str(project.folder)!r})\n{body}")
+    plans = project.home / "cache" / "axonkernel" / "plans"
+    assert [project.run_agent().value for _ in range(2)] == [["ok", "ENOENT"]] * 2
+    assert len(list(plans.iterdir())) == 1
+    link.unlink()
+    link.symlink_to("two")
+    assert project.run_agent().value == ["ENOENT", "ok"]
+    assert len(list(plans.iterdir())) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from axonkernel.box import plancache
 from axonkernel.box.model import BoxPlan, Mount, NetPlan
+from axonkernel.box.plancache import Seen
 
 PLAN = BoxPlan(
     mounts=(Mount("bind", "/d", "/s"),),
@@ -42,7 +44,7 @@ def watched(tree: Path) -> list[str]:
 
 def test_a_kept_plan_is_equal(tree: Path) -> None:
     """And belongs to its name alone."""
-    plancache.store("name", PLAN, watched(tree))
+    plancache.store("name", PLAN, Seen(tuple(watched(tree))))
     assert plancache.load("name") == PLAN
     assert plancache.load("other") is None
 
@@ -67,7 +69,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_makes_it_void(tree: Path, change: str) -> None:
     """Whatever the plan was made from."""
-    plancache.store("name", PLAN, watched(tree))
+    plancache.store("name", PLAN, Seen(tuple(watched(tree))))
     assert plancache.load("name") == PLAN
     CHANGES[change](tree)
     assert plancache.load("name") is None
@@ -85,7 +87,7 @@ def test_the_name_depends_on_everything_given(monkeypatch: pytest.MonkeyPatch) -
 
 def test_kept_plans_are_closed_to_others(tree: Path, cache: Path) -> None:
     """They hold the environment: 0600 in 0700, no temporary file stays."""
-    plancache.store("name", PLAN, watched(tree))
+    plancache.store("name", PLAN, Seen(tuple(watched(tree))))
     (kept,) = (cache / "axonkernel/plans").iterdir()
     assert kept.stat().st_mode & 0o777 == 0o600
     assert kept.parent.stat().st_mode & 0o777 == 0o700
@@ -95,7 +97,7 @@ def test_kept_plans_are_closed_to_others(tree: Path, cache: Path) -> None:
                                   '{"paths": [], "seen": [], "plan": [[["x"]]]}'])  # fmt: skip
 def test_a_broken_file_is_none(tree: Path, cache: Path, text: str) -> None:
     """Made anew, without an error."""
-    plancache.store("name", PLAN, watched(tree))
+    plancache.store("name", PLAN, Seen(tuple(watched(tree))))
     (kept,) = (cache / "axonkernel/plans").iterdir()
     assert json.loads(kept.read_text())
     kept.write_text(text)
@@ -108,7 +110,7 @@ def test_a_cache_that_cannot_be_written_is_none(
     """Storing does not fail."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    plancache.store("name", PLAN, watched(tree))
+    plancache.store("name", PLAN, Seen(tuple(watched(tree))))
     assert plancache.load("name") is None
 
 
@@ -123,3 +125,22 @@ def test_a_new_version_keeps_no_plan_of_the_old(
     (tmp_path / "plan.new").write_text("new")
     (tmp_path / "plan.new").rename(tmp_path / "plan.py")
     assert plancache.key("a") != before
+
+
+def test_a_socket_deep_in_a_grant_makes_a_plan_anew(tree: Path) -> None:
+    """No folder that is watched has changed; without one the plan is found again."""
+    deep = tree / "a" / "b"
+    deep.mkdir(parents=True)
+    plancache.store("name", PLAN, Seen((str(tree),), (str(tree),)))
+    assert plancache.load("name") == PLAN
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(deep / "s"))
+        assert plancache.load("name") is None
+
+
+def test_more_is_kept_with_a_plan(tree: Path) -> None:
+    """As JSON data; without any it is None."""
+    plancache.store("name", PLAN, Seen((str(tree),)), {"read": ["/a"]})
+    assert plancache.load_more("name") == (PLAN, {"read": ["/a"]})
+    plancache.store("name", PLAN, Seen((str(tree),)))
+    assert plancache.load_more("name") == (PLAN, None)
