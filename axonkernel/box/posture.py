@@ -11,14 +11,17 @@ from collections.abc import Collection, Iterable, Iterator
 from axonkernel.box.find import Program
 from axonkernel.box.model import BoxPlan, PostureField
 from axonkernel.box.unbuilt import holds_noexec, names_in
+from axonkernel.policy.globs import is_glob
 from axonkernel.policy.model import Policy, SubjectRules, ToolRules
 from axonkernel.policy.profiles import shipped_names
+from axonkernel.policy.protect import DEFAULT_PROTECT
 
 __all__ = ["boxed", "escalates", "mediated"]
 
 _OPEN_FS = "fs is open: the agent can plant files that run outside"
 _NAMES = "names in net.allow cannot be reached from inside a box yet; literal addresses can"
-_SOCKETS = "sockets of the host that lie in granted folders can be reached"
+_SOCKETS = "a socket that the host makes in a granted folder is masked once it is there"
+_OPEN_SOCKETS = "fs is open: sockets of the host that lie in its folders can be reached"
 _VETH = (
     "while it runs the host has an interface axonID and tables axonkernel-ID and "
     "axonkernel-forward, and forwards where it did not; put back at the end"
@@ -28,7 +31,7 @@ _NESTED = "programs can make namespaces: more of the kernel is in reach"
 _AROUND = "code in the box can do the same around the mediator"
 _SEEN = "what is not granted can be seen by name, not opened or executed"
 _TAKEN_OUT = "without a box, fs.deny and fs.protect take nothing out of a grant"
-_ABSENT = "a denied or protected name that does not exist yet is held by the mediator only"
+_PATTERNS = "a new name that only a pattern denies or protects is masked or told once it is there"
 
 _UNHELD = "ptrace is refused here: the filter is looked at just after the start, all else before"
 
@@ -174,7 +177,9 @@ def _box(policy: Policy, plan: BoxPlan) -> Iterator[PostureField]:
 def _fs(policy: Policy) -> PostureField:
     if policy.fs is None:
         return PostureField("fs", "open", "", "the host's files are there; " + _OPEN_FS)
-    note = _ABSENT if policy.fs.write else ""
+    protect = DEFAULT_PROTECT if policy.fs.protect is None else policy.fs.protect
+    by_pattern = policy.fs.write and any(map(is_glob, (*policy.fs.deny, *protect)))
+    note = _PATTERNS if by_pattern else ""
     if "/" in policy.fs.write:
         note = "write covers /: " + _OPEN_FS
     return PostureField("fs", "enforced", "mount namespace", note)
@@ -187,8 +192,11 @@ def _net(policy: Policy, plan: BoxPlan) -> PostureField:
     if plan.net.link == "none":
         by = "network namespace without a link"
     notes = [_NAMES] if names_in(policy.net) else []
-    if policy.fs is None or policy.fs.read or policy.fs.write:
-        notes.append(_SOCKETS)
+    if policy.net.unix == "box":
+        if policy.fs is None:
+            notes.append(_OPEN_SOCKETS)
+        elif policy.fs.read or policy.fs.write:
+            notes.append(_SOCKETS)
     return PostureField("net", "enforced", by, "; ".join(notes))
 
 

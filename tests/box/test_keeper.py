@@ -325,6 +325,69 @@ def test_what_the_keeper_did_is_told(box: Boxed) -> None:
     assert f"new since the start, and run or obeyed outside: {at}.vscode, {at}.envrc" in text
 
 
+@pytest.mark.parametrize("open_net", [False, True])
+def test_names_in_new_folders_are_told(box: Boxed, open_net: bool) -> None:
+    """Repositories made by the agent, with a net wall or without, also by renaming a folder;
+    one that was there is not told of."""
+    hooks = box.project / "there" / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    code = "import os; os.makedirs('new/.git/hooks'); open('new/.git/hooks/x', 'w'); input()"
+    code += "; os.makedirs('more/.config/systemd/user'); os.rename('new', 'newer')"
+    grants = ["--write", ".", *(["--open", "net"] if open_net else [])]
+    run = box.exec(*grants, command=[PYTHON, "-ISc", code], input=b"\n")
+    assert run.code == 0, run.err
+    told = {path.removeprefix(f"{box.project}/") for what, path in run.status["kept"]}
+    # It may have been renamed before anybody looked.
+    assert told - {"new/.git/hooks"} == {"more/.config/systemd", "newer/.git/hooks"}
+    assert "more/.config/systemd" in run.err
+
+
+def test_a_denied_name_in_a_folder_made_anew_is_masked_and_told(box: Boxed) -> None:
+    """What the agent writes there is its own, is covered a moment later, and is named."""
+    (box.project / "sub").mkdir()
+    (box.project / "sub" / "key").write_text(KEY)
+    code = (
+        "import os, time; os.rename('sub', 'old'); os.mkdir('sub')\n"
+        "try: open('sub/key', 'w').write('mine')\n"
+        "except OSError: pass\n"
+        "end = time.monotonic() + 20\n"
+        "while os.access('sub/key', os.R_OK) and time.monotonic() < end: time.sleep(0.01)\n"
+        "print(os.access('sub/key', os.R_OK), os.access('old/key', os.R_OK))"
+    )
+    run = box.exec("--write", ".", "--deny", "sub/key", command=[PYTHON, "-ISc", code])
+    assert (run.code, run.text) == (0, "False False\n"), run.err
+    assert ["mask.restored", f"{box.project}/sub/key"] in run.status["kept"]
+    assert f"covered a moment later: {box.project}/sub/key" in run.err
+    assert (box.project / "old" / "key").read_text() == KEY
+
+
+def test_another_hard_link_of_a_protected_file_is_protected(box: Boxed) -> None:
+    """Also of one in a protected folder; a file without such a name is written."""
+    hooks = box.project / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    (hooks / "pre-push").write_text("as it was")
+    (box.project / ".envrc").write_text("as it was")
+    os.link(hooks / "pre-push", box.project / "hook")
+    os.link(box.project / ".envrc", box.project / "env")
+    (box.project / "free").write_text("as it was")
+    tries = [["write", name, "x"] for name in ("hook", "env", "free")]
+    answers = box.attempts(*tries, grants=["--write", "."])
+    assert answers[:2] == ["EROFS", "EROFS"] and answers[2] not in ("EROFS", "EACCES")
+    assert (hooks / "pre-push").read_text() == (box.project / ".envrc").read_text() == "as it was"
+    assert (box.project / "free").read_text() == "x"
+
+
+def test_the_keepers_own_files_lie_where_no_name_leads(box: Boxed) -> None:
+    """Kernels before 6.15 clone only what is attached: it is, below a folder that is there."""
+    (box.project / "key").write_text(KEY)
+    code = "import os; print(os.listdir('/var/tmp')); open('/var/tmp/x', 'w').write('1');"
+    code += "print(open('/proc/self/mountinfo').read())"
+    run = box.exec("--write", ".", "--deny", "key", command=[PYTHON, "-ISc", code])
+    listed, _, mounts = run.text.partition("\n")
+    places = [line.split()[4] for line in mounts.splitlines() if line]
+    assert (run.code, listed) == (0, "[]") and places.count("/var/tmp") == 3, run.err
+
+
 # -- links -------------------------------------------------------------------------------------
 
 

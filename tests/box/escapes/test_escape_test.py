@@ -71,7 +71,7 @@ def test_nothing_escapes_a_coding_agents_box(folder: Path) -> None:
     rows = by_id(done.stdout)
     assert len(rows) == len(suite.ATTEMPTS) + len(PLAYS), done.stderr
     check(rows)
-    assert done.returncode == int(any(row["outcome"] in FAILED for row in rows.values()))
+    assert done.returncode == 0, done.stdout
     assert rows["read-policy"]["outcome"] == "held"
     assert rows["too-many-processes"]["outcome"] == "not here"
     assert sorted(p.name for p in folder.iterdir()) == ["CACHE", "CONFIG", "STATE", "agent.toml",

@@ -58,10 +58,18 @@ def test_what_is_done_about_an_event(
 
 def test_without_patterns_and_sockets_new_names_are_nothing() -> None:
     """No folder is entered and no name looked at for a box that has neither."""
-    quiet = WATCH._replace(denied=(), sockets=False)
+    quiet = WATCH._replace(denied=(), told=(), sockets=False)
     assert done("/ws", "new", MADE | IS_FOLDER, quiet) == []
     assert done("/ws", "file", MADE, quiet) == []
     assert not Rules(quiet).everywhere and Rules(WATCH).everywhere
+
+
+def test_a_new_folder_is_entered_where_names_in_it_are_told() -> None:
+    """Only where the box writes: elsewhere the agent makes nothing."""
+    telling = WATCH._replace(denied=(), sockets=False)
+    assert done("/ws", "new", MADE | IS_FOLDER, telling) == [("enter", "/ws/new")]
+    assert done("/ro", "new", MADE | IS_FOLDER, telling) == []
+    assert not Rules(telling).everywhere
 
 
 def test_the_folders_from_the_grant_to_each_name_are_watched() -> None:
