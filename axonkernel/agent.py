@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from axonkernel.errors import AxonError, PolicyError
 from axonkernel.given import policy_from
-from axonkernel.policy.known import unknown_tools
 from axonkernel.policy.model import Policy
-from axonkernel.tools import ToolRegistry, builtin_tools
 
 if TYPE_CHECKING:
     from axonkernel.kernel import Handler, Kernel
     from axonkernel.kernel.core import AuditTarget
+    from axonkernel.tools import ToolRegistry
 
 __all__ = ["Agent", "define_agent"]
 
@@ -33,7 +32,6 @@ class Agent:
         policy_data: as it was written, or None.
         base: the folder that relative paths count from.
         entry: the file that defines the agent, or None.
-        tools: registered so far, the built-in ones included.
     """
 
     def __init__(
@@ -44,8 +42,17 @@ class Agent:
         self.policy: Policy = policy_from(policy, base)
         self.base = base
         self.entry = entry
-        self.tools: ToolRegistry = builtin_tools()
+        self._tools: ToolRegistry | None = None
         self._handler: Handler | None = None
+
+    @property
+    def tools(self) -> ToolRegistry:
+        """Registered so far, the built-in ones included."""
+        if self._tools is None:
+            from axonkernel.tools import builtin_tools  # only a kernel calls them
+
+            self._tools = builtin_tools()
+        return self._tools
 
     def tool(self, name: str) -> Callable[[F], F]:
         """Register the decorated function as the tool ``name``.
@@ -118,7 +125,12 @@ class Agent:
             sys.exit(code)
 
     def _refuse_unknown_tools(self) -> None:
-        if faults := unknown_tools(self.policy, (tool.name for tool in self.tools)):
+        if self.policy.tools is None:
+            return
+        from axonkernel.policy.known import unknown_tools
+
+        own = () if self._tools is None else (tool.name for tool in self._tools)
+        if faults := unknown_tools(self.policy, own):
             raise PolicyError(faults, f"agent {self.name}")
 
 

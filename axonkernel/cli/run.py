@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from axonkernel.cli.args import usage_error
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from axonkernel.policy.model import Policy
 
 __all__ = ["add_arguments", "run"]
+
+#: What supervises the agent's box.
+_NEEDED = (
+    "axonkernel.supervisor.planned",
+    "axonkernel.box.streams",
+    "axonkernel.supervisor.desk",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns the exit code of the agent's run."""
+    from axonkernel.supervisor.ahead import importing
+
+    if sys.platform == "linux":
+        # A Python configuration is evaluated by another process, and waited for.
+        importing(*_NEEDED)
     from axonkernel.config import load
     from axonkernel.supervisor.outside import Job, run_job
 

@@ -78,10 +78,11 @@ def _launch(path: str, text: bytes) -> bytes:
 
     recorder = os.path.join(_PACKAGE, "config", "record.py")
     argv = (sys.executable, "-I", "-B", recorder, path, os.path.dirname(_PACKAGE))
-    plan = _plan(path)
-    reader, writer = os.pipe()
     launcher = Launcher()
+    launcher.get_ready()
+    reader, writer = os.pipe()
     try:
+        plan = _plan(path)
         with _memory_file(text) as stdin, open(os.devnull, "r+b", buffering=0) as null:
             process = launcher.start(
                 plan, Command(argv, stdin.fileno(), null.fileno(), null.fileno(), writer)
@@ -97,15 +98,30 @@ def _launch(path: str, text: bytes) -> bytes:
 
 
 def _plan(path: str) -> BoxPlan:
-    from axonkernel.box.host import Ask
+    """The kept plan of the evaluation's box, or a new one."""
+    from axonkernel.box import plancache
     from axonkernel.box.interpreter import interpreter_files
-    from axonkernel.box.prepare import prepare
+
+    folder, owner = os.path.dirname(path), os.stat(path).st_uid
+    read = interpreter_files()
+    name = plancache.key("evaluation", folder, owner, sys.executable, read)
+    return plancache.load(name) or _made(name, folder, owner, read)
+
+
+def _made(name: str, folder: str, owner: int, read: tuple[str, ...]) -> BoxPlan:
+    from axonkernel.box import plancache
+    from axonkernel.box.host import Ask
+    from axonkernel.box.prepare import prepare_surveyed
+    from axonkernel.box.watched import seen
     from axonkernel.policy.model import FsPolicy, Policy
 
-    folder = os.path.dirname(path)
-    policy = Policy(isolation="auto", default="deny", fs=FsPolicy(read=(folder,)))
-    ask = Ask("agent", folder, program=sys.executable, read=interpreter_files())
-    return prepare(policy, ask, env={}, owner=os.stat(path).st_uid)
+    policy = Policy(isolation="auto", default="deny", fs=FsPolicy(read=(folder,))).closed()
+    ask = Ask("agent", folder, program=sys.executable, read=read)
+    plan, host = prepare_surveyed(policy, ask, env={}, owner=owner)
+    found = seen((policy,), policy, host)
+    if found is not None and plan.traced:  # else ptrace may be allowed next time
+        plancache.store(name, plan, found)
+    return plan
 
 
 def _memory_file(text: bytes) -> BinaryIO:

@@ -6,11 +6,9 @@ import os
 from collections.abc import Iterable
 
 from axonkernel.config.owner import my_uids
-from axonkernel.config.read import read_data
 from axonkernel.config.source import home_folder, read_source, shown
 from axonkernel.errors import Fault, PolicyError
 from axonkernel.policy.model import Policy
-from axonkernel.policy.parse import parse
 
 __all__ = ["load_profiles", "profile_paths"]
 
@@ -32,6 +30,9 @@ def load_profiles(paths: Iterable[str]) -> tuple[tuple[str, Policy], ...]:
 
 
 def _load(path: str) -> Policy:
+    from axonkernel.config.read import read_data  # few machines have a profile
+    from axonkernel.policy.parse import parse
+
     source = read_source(path)
     owner = os.stat(source.path).st_uid
     if owner not in my_uids() | {0}:

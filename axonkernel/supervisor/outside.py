@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from importlib import import_module
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
@@ -15,6 +13,7 @@ from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField, post
 from axonkernel.box.remarks import remarks
 from axonkernel.errors import AxonError, BoxError
 from axonkernel.policy.model import Policy
+from axonkernel.supervisor.ahead import importing
 
 if TYPE_CHECKING:
     from axonkernel.agent import Agent
@@ -144,7 +143,7 @@ def supervise(job: Job) -> int:
         terminal=terminal is not None and plan.traced,
         caller=streams.caller,
     )
-    meanwhile = _importing("axonkernel.supervisor.desk")
+    meanwhile = importing("axonkernel.supervisor.desk")  # other processes make the box
     box = launcher.start(plan, command)
     theirs.close()
     meanwhile.join()
@@ -166,13 +165,6 @@ def supervise(job: Job) -> int:
     if desk.fault:
         sys.stderr.write(f"{_PREFIX}the agent was ended: {desk.fault}\n")
     return _concluded(result, desk.outcome)
-
-
-def _importing(module: str) -> Thread:
-    """Imports what the supervisor needs next while other processes make the box."""
-    thread = Thread(target=import_module, args=(module,), daemon=True)
-    thread.start()
-    return thread
 
 
 def _completed(job: Job, name: str, policy: Policy) -> tuple[str, Policy]:
