@@ -5,7 +5,6 @@ The policy itself is parsed without touching the system; what depends on the dis
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -26,7 +25,6 @@ __all__ = [
     "loaded_files",
     "resolve",
     "resolve_entry",
-    "state_folder",
     "within",
 ]
 
@@ -206,29 +204,6 @@ def loaded_files() -> tuple[str, ...]:
             folders = getattr(module, "__path__", None)
             found += list(folders) if folders else [getattr(module, "__file__", None)]
     return _unique(path for path in found if isinstance(path, str) and os.path.isabs(path))
-
-
-def state_folder() -> str:
-    """Where axonkernel keeps its own records; no box ever reaches it."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(state):  # a relative one is to be ignored (XDG base directories)
-        state = os.path.expanduser("~/.local/state")
-    return os.path.join(state, "axonkernel")
-
-
-def own_folders() -> tuple[str, ...]:
-    """Where axonkernel keeps anything of its own: records, answers, plans, the user's profile.
-
-    They are made when missing: what is not there cannot be hidden, and a box with the whole
-    home would make it.
-    """
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folders = (state_folder(), f"{config}/axonkernel", f"{cache}/axonkernel")
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-    return tuple(map(os.path.realpath, folders))
 
 
 def _with_resolved(paths: tuple[str, ...]) -> tuple[str, ...]:

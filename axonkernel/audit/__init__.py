@@ -8,19 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from axonkernel.audit.fields import request_fields
 from axonkernel.audit.log import AuditLog, default_path
 from axonkernel.audit.redact import Redactor
-from axonkernel.audit.verify import AuditFault, verify
 
 __all__ = [
-    "AuditFault",
     "AuditLog",
     "AuditSink",
     "Redactor",
     "default_path",
-    "request_fields",
-    "verify",
 ]
 
 

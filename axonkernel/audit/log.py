@@ -12,7 +12,7 @@ from typing import Any
 from axonkernel.audit.bounds import bounded
 from axonkernel.audit.redact import Redactor
 from axonkernel.errors import AuditError
-from axonkernel.paths import state_folder
+from axonkernel.folders import state_folder
 
 __all__ = ["GENESIS", "AuditLog", "default_path", "seal"]
 

@@ -145,7 +145,14 @@ def _run(options: Options) -> int:
     for warning in plan.warnings:
         sys.stderr.write(f"axonkernel: {warning}\n")
     sys.stderr.flush()
+    # In time for a log that cannot be written to keep the command from running.
+    from axonkernel.audit import AuditLog
+
+    audit = AuditLog()
+    posture = [list(row) for row in plan.posture]
+    audit.record("box.start", agent="exec", command=list(options.command), posture=posture)
     result, unwritten = _supervised(plan, options.command, warden)
+    audit.record("box.end", agent="exec", result=result._asdict())
     if result.reason == "launch":
         sys.stderr.write(f"axonkernel exec: {result.stage}: {result.message}\n")
     elif result.reason in ("wall", "memory"):

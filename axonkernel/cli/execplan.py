@@ -17,7 +17,8 @@ from axonkernel.box.watched import seen
 from axonkernel.config import load
 from axonkernel.config.profile import load_profiles, profile_paths
 from axonkernel.errors import Fault, PolicyError
-from axonkernel.paths import canonical_policy, default_protect, linked_grants, own_folders
+from axonkernel.folders import own_folders
+from axonkernel.paths import canonical_policy, default_protect, linked_grants
 from axonkernel.policy.meet import meet
 from axonkernel.policy.model import Policy
 from axonkernel.policy.parse import parse

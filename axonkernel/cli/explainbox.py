@@ -37,7 +37,7 @@ def explain_box(args: argparse.Namespace, cwd: str) -> int:
     from axonkernel.box.prepare import prepare_surveyed, refused
     from axonkernel.cli.execplan import effective
     from axonkernel.config.loaded import load
-    from axonkernel.paths import own_folders
+    from axonkernel.folders import own_folders
 
     loaded = load(args.policy, require_policy=args.require_policy, read_untrusted=True)
     policy = effective(layer.closed() for _, layer in loaded.layers)

@@ -125,7 +125,7 @@ class TrustStore:
 
 def store_path() -> str:
     """Where the answers are kept."""
-    from axonkernel.paths import state_folder
+    from axonkernel.folders import state_folder
 
     return os.path.join(state_folder(), "trust.json")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Timer
 from typing import Any, NamedTuple
 
-from axonkernel.audit import verify
+from axonkernel.audit.verify import verify
 from axonkernel.demo.attempts import ATTEMPTS, Attempt, hear
 from axonkernel.demo.scene import Heard
 from axonkernel.demo.stage import Stage

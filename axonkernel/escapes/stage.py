@@ -20,7 +20,7 @@ from axonkernel.escapes.marks import Marks
 from axonkernel.escapes.program import compile_attempts
 from axonkernel.escapes.scene import Scene
 from axonkernel.escapes.victims import Victims
-from axonkernel.paths import own_folders
+from axonkernel.folders import own_folders
 
 __all__ = ["VARIABLE", "Stage"]
 

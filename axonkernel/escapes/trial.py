@@ -24,7 +24,8 @@ from axonkernel.escapes import holding, suite
 from axonkernel.escapes.folder import DENIED
 from axonkernel.escapes.scene import Scene
 from axonkernel.escapes.stage import Stage
-from axonkernel.paths import canonical_policy, default_protect, own_folders
+from axonkernel.folders import own_folders
+from axonkernel.paths import canonical_policy, default_protect
 from axonkernel.policy.meet import meet
 from axonkernel.policy.model import FsPolicy, Policy
 

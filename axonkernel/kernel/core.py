@@ -14,17 +14,12 @@ from attrs import evolve
 from axonkernel.audit import AuditLog, AuditSink
 from axonkernel.audit.redact import secret_values
 from axonkernel.escalation import Asker, Broker, Decider
+from axonkernel.folders import own_folders
 from axonkernel.kernel.canonical import Canonical
 from axonkernel.kernel.mediator import Mediator
 from axonkernel.kernel.scope import Layer, Scope, layer_of
 from axonkernel.knowledge import added_profiles
-from axonkernel.paths import (
-    canonical_policy,
-    default_protect,
-    loaded_files,
-    own_folders,
-    within,
-)
+from axonkernel.paths import canonical_policy, default_protect, loaded_files, within
 from axonkernel.policy.meet import meet
 from axonkernel.policy.model import Policy
 from axonkernel.process import Lookup

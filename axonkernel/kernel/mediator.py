@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
-from axonkernel.audit import AuditSink, request_fields
+from axonkernel.audit import AuditSink
+from axonkernel.audit.fields import request_fields
 from axonkernel.errors import EscalationDenied, EscalationOutcome, PolicyDenied
 from axonkernel.escalation import Answer, Asker, Question
 from axonkernel.kernel.scope import Scope

@@ -178,6 +178,7 @@ class Processes:
             exit_code=result.exit_code,
             held_by=result.held_by,
             net_denied=result.net_denied,
+            kept=result.kept,
             **asdict(result.used),
         )
         return result

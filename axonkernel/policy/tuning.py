@@ -47,7 +47,7 @@ limits = Block(
         Field("cpu", cpu, "CPU time; 100% is one core.", "cpu_millicores"),
         Field("wall", wall, "Running time; a plain number is seconds.", "wall_s"),
         Field("pids", count(1), "Processes and threads."),
-        Field("disk", size, "What a box's private folders (HOME, /tmp) hold together.", "disk_bytes"),
+        Field("disk", size, "What a box's private folders hold together.", "disk_bytes"),
         Field("output", size, "Bytes one call may return; more ends it.", "output_bytes"),
     ),
     "Caps on one run.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from axonkernel.errors import BoxError
-from axonkernel.paths import own_folders
+from axonkernel.folders import own_folders
 from axonkernel.policy.environ import QUIET
 from axonkernel.process.result import Usage
 from axonkernel.process.start import Ending, Place, Start
@@ -84,6 +84,7 @@ class Boxed:
             net_denied=denied,
             refused_pids=result.refused_pids,
             used=_used(result),
+            kept=tuple((what, path) for what, path in result.kept),
         )
 
     def kill(self) -> None:

@@ -148,6 +148,7 @@ class Call:
             stdout_truncated=stdout.truncated,
             stderr_truncated=stderr.truncated,
             net_denied=ending.net_denied,
+            kept=ending.kept,
             held_by=running.held_by,
             env_dropped=running.env_dropped,
             notes=tuple(self._notes(ending)),

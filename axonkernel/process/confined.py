@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from axonkernel.paths import own_folders
+from axonkernel.folders import own_folders
 from axonkernel.process.boxed import dropped, environment
 from axonkernel.process.plain import Plain, start_plain
 from axonkernel.process.start import Ending, Place, Start

@@ -39,6 +39,9 @@ class ProcessResult:
         net_denied: (address, protocol, port) of packets the box refused.
         held_by: the declared fields that a box held while it ran; () without a box.
         env_dropped: names of variables of this process that it did not get.
+        kept: what the keeper of its box did and saw, as (what, path): ``mask.restored`` and
+            ``mask.added`` for names that came up and were covered, ``name.made`` for names
+            that are run or obeyed outside, ``watch.full`` for folders it did not watch.
         notes: lines for the caller, such as ``background process ended by kernel``.
         used: time and memory, and the reason of its end.
     """
@@ -51,6 +54,7 @@ class ProcessResult:
     net_denied: tuple[tuple[str, str, int], ...] = ()
     held_by: tuple[str, ...] = ()
     env_dropped: tuple[str, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     used: Usage = field(factory=Usage)
 

@@ -63,6 +63,7 @@ class Ending:
         message: for exit codes 126 and 127, what is missing.
         background: whether other processes of the call had to be ended.
         refused_pids: how often no process was made because of ``limits.pids``.
+        kept: what the keeper of its box did and saw (BoxResult.kept).
     """
 
     exit_code: int
@@ -73,6 +74,7 @@ class Ending:
     net_denied: tuple[tuple[str, str, int], ...] = ()
     refused_pids: int = 0
     used: Usage = field(factory=Usage)
+    kept: tuple[tuple[str, str], ...] = ()
 
 
 class Running(Protocol):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from axonkernel.box import plancache
 from axonkernel.box.interpreter import interpreter_files
 from axonkernel.box.model import BoxPlan
-from axonkernel.paths import own_folders
+from axonkernel.folders import own_folders
 
 if TYPE_CHECKING:
     from axonkernel.policy.model import Policy

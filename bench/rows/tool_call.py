@@ -7,7 +7,7 @@ from time import perf_counter
 
 import anyio
 
-from axonkernel.audit import verify
+from axonkernel.audit.verify import verify
 from axonkernel.kernel import Kernel
 from axonkernel.tools import builtin_tools
 from bench.measure import Samples, by_turns, timed

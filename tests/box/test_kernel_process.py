@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from axonkernel import Kernel, LimitExceeded, PolicyDenied
-from axonkernel.audit import verify
+from axonkernel.audit.verify import verify
 
 pytestmark = pytest.mark.box
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from axonkernel.audit import verify
+from axonkernel.audit.verify import verify
 from lab import processes
 from lab.agents import Project
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from axonkernel.audit import AuditLog, Redactor, verify
+from axonkernel.audit import AuditLog, Redactor
+from axonkernel.audit.verify import verify
 from axonkernel.errors import AuditError
 
 

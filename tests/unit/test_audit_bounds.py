@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axonkernel import Kernel, PolicyDenied, Request
-from axonkernel.audit import AuditLog, Redactor, request_fields, verify
+from axonkernel.audit import AuditLog, Redactor
 from axonkernel.audit.bounds import MOST_BYTES, bounded
+from axonkernel.audit.fields import request_fields
+from axonkernel.audit.verify import verify
 from axonkernel.policy.request import AnyRequest
 
 POLICY: dict[str, Any] = {"isolation": "none", "tools": {"fs": True}}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from axonkernel.audit import verify
+from axonkernel.audit.verify import verify
 from lab.agents import Project
 
 pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from axonkernel import Kernel, PolicyDenied, ReadPath, Request, Secret, ToolError, WritePath
-from axonkernel.audit import verify
+from axonkernel.audit.verify import verify
 from axonkernel.errors import AuditError
 from axonkernel.tools import builtin_tools
 from unit.memory import MemoryAudit
