@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import socket
+from importlib import import_module
 from typing import NoReturn
 
 from axonkernel.box import warden
@@ -41,6 +42,8 @@ def main(fd: int) -> None:
 
 def _warm_up() -> None:
     """Pay once, before any fork, for what each warden would pay."""
+    for name in ("hand", "steward"):  # what boxes with a keeper need
+        import_module(f"axonkernel.box.{name}")
     with contextlib.suppress(ImportError, OSError):
         import nftables
 

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import NoReturn
 
 # Loaded once by whoever forks wardens, not by each keeper.
-from axonkernel.box import hand, steward
 from axonkernel.box.channel import Channel, ChannelClosed, pair
 from axonkernel.box.linux import die_with_parent
 from axonkernel.box.model import BoxPlan, Kept
@@ -123,6 +122,8 @@ def start(plan: BoxPlan) -> Keeper | None:
     watch = plan.watch
     if watch is None:
         return None
+    from axonkernel.box import hand  # a box with nothing to keep does not pay for it
+
     names = tuple(item for item in watch.kept if item.stub)
     stubs, hands_stubs, pids = _start_steward(plan.state, names) if names else (None, None, ())
     ours, theirs = pair()
@@ -141,6 +142,8 @@ def start(plan: BoxPlan) -> Keeper | None:
 
 
 def _start_steward(state: str, names: tuple[Kept, ...]) -> tuple[Channel, Channel, tuple[int, ...]]:
+    from axonkernel.box import steward
+
     ours, theirs = pair()
     hands, stewards = pair()
 
