@@ -181,30 +181,15 @@ def _supervised(
     plan: BoxPlan, argv: tuple[str, ...], warden: Channel | None
 ) -> tuple[BoxResult, str]:
     """How the command ended, and what of its output could not be written."""
-    from axonkernel.box.signals import forwarded
-
     if warden is None or plan.bare:
+        from axonkernel.box.signals import forwarded
+
         process = _bare(plan, argv, warden)
         with forwarded(process):
             return process.wait(), ""
-    from axonkernel.box import launch
-    from axonkernel.box.streams import Streams
+    from axonkernel.box import foreground
 
-    streams = Streams(run_as=plan.run_as and plan.run_as[0], controlling=plan.traced)
-    terminal = streams.terminal
-    command = Command(
-        argv,
-        *streams.given,
-        terminal=terminal is not None and plan.traced,
-        caller=streams.caller,
-    )
-    box = launch.start(warden, plan, command)
-    with forwarded(box, terminal):
-        streams.start()
-        result = box.wait()
-    streams.finish()
-    assert result is not None
-    return result, streams.fault
+    return foreground.run(warden, plan, argv)
 
 
 def _bare(plan: BoxPlan, argv: tuple[str, ...], warden: Channel | None) -> BareProcess:

@@ -9,10 +9,8 @@ import json
 import os
 import sys
 
-from axonkernel.box import launch
-from axonkernel.box.model import BoxPlan, BoxResult, Command, decode_plan
-from axonkernel.box.signals import forwarded
-from axonkernel.box.streams import Streams
+from axonkernel.box import foreground, launch
+from axonkernel.box.model import decode_plan
 
 __all__ = ["main", "words"]
 
@@ -31,23 +29,9 @@ def main() -> None:
     order = sys.argv[1]
     with open(order) as file:
         plan, argv = json.load(file)
-    result = _hold(decode_plan(plan), tuple(argv))
+    # Forked from a process this small, as the command line does.
+    warden = launch.fork_warden()
+    result, _ = foreground.run(warden, decode_plan(plan), tuple(argv))
     with open(f"{order}.result", "w") as file:
         json.dump(result._asdict(), file)
     os._exit(result.exit_code)
-
-
-def _hold(plan: BoxPlan, argv: tuple[str, ...]) -> BoxResult:
-    # Forked from a process this small, as the command line does.
-    warden = launch.fork_warden()
-    streams = Streams(run_as=plan.run_as and plan.run_as[0], controlling=plan.traced)
-    terminal = streams.terminal
-    has_terminal = terminal is not None and plan.traced
-    command = Command(argv, *streams.given, terminal=has_terminal, caller=streams.caller)
-    box = launch.start(warden, plan, command)
-    with forwarded(box, terminal):
-        streams.start()
-        result = box.wait()
-    streams.finish()
-    assert result is not None
-    return result
