@@ -52,6 +52,8 @@ def _arguments() -> argparse.Namespace:
 
 def _session(folder: Path, scale: float) -> Session:
     """Folders of this run's own, so that nothing of the user's is read or written."""
+    # Whoever runs this may have it off: then every process would compile what has changed.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for name in ("state", "cache"):
         path = folder / name
         path.mkdir()

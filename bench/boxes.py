@@ -125,8 +125,14 @@ class Worker:
         self._process.communicate()
 
 
-def warm(policy: Mapping[str, Any], *, heap_mb: int = 0) -> Worker:
-    """A supervisor that boxes ``true`` once for each line, with some memory in use."""
+def warm(policy: Mapping[str, Any], *, heap_mb: int = 0, traced: bool = True) -> Worker:
+    """A supervisor that boxes ``true`` once for each line.
+
+    Arguments:
+        heap_mb: memory it has in use.
+        traced: whether the program is held at its exec, where this machine can.
+    """
     if shutil.which("bwrap") is None:
         raise Absent("bwrap is not installed: apt-get install bubblewrap")
-    return Worker([sys.executable, "-m", "bench.supervisor", str(heap_mb), json.dumps(policy)])
+    told = json.dumps({"policy": policy, "heap_mb": heap_mb, "traced": traced})
+    return Worker([sys.executable, "-m", "bench.supervisor", told])

@@ -1,4 +1,4 @@
-"""A warm supervisor: ``python -m bench.supervisor HEAP_MB POLICY``, driven by lines."""
+"""A warm supervisor: ``python -m bench.supervisor JSON``, driven by lines."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ _OBJECT_BYTES = 10_000
 
 def main() -> None:
     """Box ``true`` for each line of standard input; answer with the seconds it took."""
-    heap_mb, policy = int(sys.argv[1]), json.loads(sys.argv[2])
+    told = json.loads(sys.argv[1])
+    heap_mb = told["heap_mb"]
     # Many objects, not one mapping: page tables are what a fork would pay for.
     heap = [os.urandom(1) * _OBJECT_BYTES for _ in range(heap_mb * 1_000_000 // _OBJECT_BYTES)]
-    plan = plan_for(policy, "true")
+    plan = plan_for(told["policy"], "true")
+    plan = plan._replace(traced=plan.traced and told["traced"])
     nothing = os.open(os.devnull, os.O_RDWR)
     command = Command(("true",), nothing, nothing, 2)
     launcher = Launcher()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from bench.rows import decide, engines, inside, memory, shell, tool_call, warm
+from bench.rows import decide, engines, inside, limits, memory, shell, tool_call, warm
 from bench.session import Session
 from bench.table import Row
 
@@ -15,7 +15,8 @@ GROUPS: Mapping[str, Callable[[Session], Iterator[Row]]] = {
     "engines": engines.rows,
     "tool-call": tool_call.rows,
     "warm": warm.rows,
-    "limits": warm.limits_rows,
+    "limits": limits.rows,
+    "keeper": warm.keeper_rows,
     "exec": shell.exec_rows,
     "agent": shell.agent_rows,
     "import": shell.import_rows,

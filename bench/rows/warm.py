@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.boxes import BARE, SOMEWHERE, bare_twin, plan_for, warm
-from bench.measure import Absent, Samples, by_turns, run, timed
+from bench.measure import Samples, by_turns, run, timed
 from bench.session import Session
 from bench.table import Row
 
-__all__ = ["denied_rows", "limits_rows", "rows"]
+__all__ = ["denied_rows", "keeper_rows", "policy", "rows"]
 
 _DENIED = 500
 
 
-def _policy(**blocks: Any) -> dict[str, Any]:
+def policy(**blocks: Any) -> dict[str, Any]:
+    """A policy that grants nothing but ``true``, and ``blocks`` in place of its own."""
     closed = {"fs": {"read": []}, "net": {"allow": []}, "shell": {"allow": ["true"]}}
     return {"default": "deny", **closed, **blocks}
 
@@ -23,15 +24,15 @@ def _policy(**blocks: Any) -> dict[str, Any]:
 def rows(session: Session) -> Iterator[Row]:
     """Boxed ``true``: alone, out of a big process, and with a network."""
     rounds = session.rounds(151)
-    policy = _policy()
+    closed = policy()
     with (
-        warm(policy) as small,
-        warm(policy, heap_mb=500) as big,
-        warm(_policy(net={"allow": [SOMEWHERE]})) as linked,
+        warm(closed) as small,
+        warm(closed, heap_mb=500) as big,
+        warm(policy(net={"allow": [SOMEWHERE]})) as linked,
     ):
         actions = {
             "bare": timed(lambda: run(BARE)),
-            "bare, same mounts": bare_twin(plan_for(policy, "true"), ("true",)),
+            "bare, same mounts": bare_twin(plan_for(closed, "true"), ("true",)),
             "boxed": small.action("go"),
             "boxed, 500 MB heap": big.action("go"),
             "boxed, pasta": linked.action("go"),
@@ -50,28 +51,33 @@ def rows(session: Session) -> Iterator[Row]:
         yield _beside(what, samples, subject, base, budget)
 
 
-def limits_rows(session: Session) -> Iterator[Row]:
-    """What a scope adds, beside what ``systemd-run`` takes."""
-    from axonkernel.box.probe import probe
-
-    lacking = probe().lacking("limits.memory")
-    if lacking is not None:
-        raise Absent(f"limits need {lacking.missing}: {lacking.detail or lacking.fix}")
-    rounds = session.rounds(51)
-    with warm(_policy()) as free, warm(_policy(limits={"memory": "1G", "pids": 100})) as held:
+def keeper_rows(session: Session) -> Iterator[Row]:
+    """What a keeper adds, and what holding the program at its exec does."""
+    rounds = session.rounds(75)
+    folder = session.room("kept")
+    secret = folder / "secret"
+    secret.write_text("x")
+    fs = {"read": [str(folder)], "deny": [str(secret)]}
+    closed = policy()
+    with (
+        warm(closed) as free,
+        warm(policy(fs=fs)) as kept,
+        warm(closed, traced=False) as unheld,
+    ):
         actions = {
-            "systemd-run": timed(lambda: run(("systemd-run", "--scope", "--quiet", "true"))),
+            "bare": timed(lambda: run(BARE)),
             "boxed": free.action("go"),
-            "boxed, limits": held.action("go"),
+            "boxed, keeper": kept.action("go"),
+            "boxed, not traced": unheld.action("go"),
         }
         samples = by_turns(rounds, actions)
-    yield Row(
-        "limits: what a scope over D-Bus adds, beside systemd-run",
-        samples.beyond("boxed, limits", "boxed") / samples.medians["systemd-run"],
-        budget=0.6,
-        n=rounds,
-        medians=samples.medians,
-    )
+    for what, more, less in (
+        ("what a keeper of one denied file adds", "boxed, keeper", "boxed"),
+        ("what holding the program at its exec adds", "boxed", "boxed, not traced"),
+    ):
+        added_s = samples.beyond(more, less)
+        yield Row(f"{what}, beside bare bwrap", added_s / samples.medians["bare"], n=samples.n,
+                  note=f"{added_s * 1e3:.1f} ms", medians=samples.medians)  # fmt: skip
 
 
 def denied_rows(session: Session) -> Iterator[Row]:
@@ -82,7 +88,7 @@ def denied_rows(session: Session) -> Iterator[Row]:
     for name in names:
         name.write_text("x")
     fs = {"read": [str(folder)], "deny": [str(name) for name in names]}
-    with warm(_policy(fs=fs)) as boxed:
+    with warm(policy(fs=fs)) as boxed:
         actions = {"bare": timed(lambda: run(BARE)), "boxed": boxed.action("go")}
         samples = by_turns(rounds, actions)
     what = f"boxed `true`, {_DENIED} denied files, beside bare bwrap"
