@@ -205,7 +205,7 @@ def _grants(policy: Policy, host: Host, walled: tuple[str, ...]) -> list[Mount]:
             mounts.append(Mount("bind", entry.path, entry.path))  # a missing one is made first
         elif entry.kind != "missing" and entry.path not in walled:
             mounts.append(Mount("ro-bind", entry.path, entry.path))
-    mounts += protections(policy.fs.write, host)
+    mounts += protections(policy.fs, host)
     granted = [entry.path for entry in host.grants]
     mounts += [
         mask(entry)

@@ -23,9 +23,15 @@ __all__ = ["brings", "lies_in", "mask", "protections", "watch", "within"]
 _SCRATCH = ("/run", "/tmp", "/var/tmp", "/dev", "/proc")
 
 
-def protections(writes: Iterable[str], host: Host) -> Iterator[Mount]:
-    """Read-only inside write grants; their folders are pinned, or a rename would undo it."""
-    for entry, grant in _protected(tuple(writes), host):
+def protections(fs: FsPolicy, host: Host) -> Iterator[Mount]:
+    """Read-only inside write grants; their folders are pinned, or a rename would undo it.
+
+    So are those of denied names that are no pattern: moved with its folder, such a file would
+    not be denied in the next box. One that a pattern denies is, wherever it goes.
+    """
+    for ancestor in _above_denied(fs, host):
+        yield Mount("bind", ancestor, ancestor)
+    for entry, grant in _protected(fs.write, host):
         for ancestor in between(grant, entry.path):
             yield Mount("bind", ancestor, ancestor)
         yield Mount("ro-bind", entry.path, entry.path)
@@ -79,6 +85,7 @@ def _items(fs: FsPolicy, host: Host, held: set[str]) -> Iterator[Kept]:
     for entry in host.protected:
         if entry.link and _is_inside(entry.link, fs.write):
             yield from _link(entry, granted)
+    yield from (Kept(path, "pin") for path in _above_denied(fs, host))
     for entry, grant in _protected(fs.write, host):
         yield from (Kept(path, "pin") for path in between(grant, entry.path))
         folder = entry.kind == "dir"
@@ -89,6 +96,15 @@ def _items(fs: FsPolicy, host: Host, held: set[str]) -> Iterator[Kept]:
             yield Kept(path, "read-only")
     for name in host.absent:
         yield from _absent(name, fs)
+
+
+def _above_denied(fs: FsPolicy, host: Host) -> Iterator[str]:
+    """The folders between a write grant and a denied name that is there and no pattern."""
+    named = {unescape(pattern) for pattern in fs.deny if not is_glob(pattern)}
+    for entry in host.denied:
+        if entry.kind != "missing" and entry.path in named and _is_written(entry.path, fs):
+            grants = (grant for grant in fs.write if _is_inside(entry.path, (grant,)))
+            yield from between(max(grants, key=len), entry.path)
 
 
 def _link(entry: Entry, granted: tuple[str, ...]) -> Iterator[Kept]:

@@ -514,3 +514,20 @@ def test_a_write_grant_where_the_user_may_make_nothing(
     done = ordinary_user.run([sys.executable, "-m", *words], cwd=box.project, env=env)
     assert done.returncode == 125 and f"{box.project}/new" in done.stderr, done.stderr
     assert "cannot be made" in done.stderr and not (box.project / "new").exists()
+
+
+def test_a_denied_path_stays_denied_in_the_next_run(box: Boxed) -> None:
+    """Folders above a denied path cannot be moved, by which the file would lie at a name that
+    nobody denied. Above one that a pattern denies they can: it is denied wherever it goes."""
+    for name in ("named/deep/key", "by-pattern/deep/a.secret"):
+        path = box.project / name
+        path.parent.mkdir(parents=True)
+        path.write_text(KEY)
+    grants = ["--write", ".", "--deny", "./named/deep/key", "--deny", "./**/*.secret"]
+    moved = [["rename", "named", "m1"], ["rename", "named/deep", "named/m2"]]
+    assert box.attempts(*moved, ["write", "named/deep/new", "x"], grants=grants) == [
+        "EBUSY", "EBUSY", "ok"
+    ]  # fmt: skip
+    assert box.attempts(["rename", "by-pattern", "m3"], grants=grants) == ["ok"]
+    read = [["read", "named/deep/key"], ["read", "m3/deep/a.secret"], ["read", "named/deep/new"]]
+    assert box.attempts(*read, grants=grants) == ["EACCES", "EACCES", "x"]
