@@ -6,10 +6,12 @@ standard library is loaded.
 
 from __future__ import annotations
 
+import gc
 import os
 import runpy
 import sys
 import threading
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from axonkernel.box import child
@@ -30,6 +32,7 @@ MAX_UNACKNOWLEDGED = 64
 def main() -> None:
     """Run the agent's entry file, then serve its agent. Exits with the run's code."""
     session = child.handshake()
+    _import_mediator()
     entry = session.hello["entry"]
     sys.argv = [entry, *session.hello["words"]]
     sys.path.insert(0, os.path.dirname(entry))
@@ -42,6 +45,15 @@ def main() -> None:
     if not agents:
         sys.exit(f"axonkernel: {entry} defines no agent; fix: agent = define_agent(...)")
     sys.exit(serve(session, agents[0]))
+
+
+def _import_mediator() -> None:
+    """What every agent needs, without a collector that looks for garbage among modules."""
+    gc.disable()
+    for module in ("axonkernel.agent", "axonkernel.kernel", "axonkernel.policy.parse"):
+        import_module(module)
+    gc.freeze()
+    gc.enable()
 
 
 def serve(session: child.Session, agent: Agent) -> int:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import inspect
 import os
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -30,7 +28,7 @@ _PATH_NAMES = frozenset(
 )
 
 #: Equal secrets look equal in a record; which they are cannot be guessed from it.
-_SECRET_KEY = secrets.token_bytes(16)
+_SECRET_KEY = os.urandom(16)
 
 _PLAIN_TYPES = (str, int, float, bool, bytes, type(None))
 
@@ -218,5 +216,7 @@ def _one_spelling(text: str) -> str:
 
 
 def _hidden(value: Any) -> str:
+    import hashlib  # with OpenSSL
+
     digest = hashlib.blake2b(repr(value).encode(), digest_size=4, key=_SECRET_KEY).hexdigest()
     return f"[secret {digest}]"
