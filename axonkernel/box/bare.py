@@ -10,7 +10,7 @@ import os
 import signal
 import time
 
-from axonkernel.box import confine
+from axonkernel.box import confine, guard
 from axonkernel.box.lookup import NOT_EXECUTABLE, NOT_FOUND
 from axonkernel.box.model import BoxPlan, BoxResult, Command
 
@@ -35,9 +35,9 @@ class BareProcess:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End the command."""
+        """End the command, and where it is confined all that it started."""
         if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
+            os.kill(self.pid, guard.END if self._scratch else signal.SIGKILL)
 
     def wait(self) -> BoxResult:
         """How the command ended."""
@@ -55,7 +55,7 @@ def start(plan: BoxPlan, command: Command) -> BareProcess:
     """Start ``command`` where this process stands, confined if the plan says to what."""
     if plan.mounts:
         scratch = make_scratch(plan)
-        argv, fd = confine.command_line(plan, command, scratch)
+        argv, fd = confine.command_line(plan, command, scratch, stays=False, dies=True)
         os.set_inheritable(fd, True)
         try:
             pid = os.posix_spawn(argv[0], argv, {}, setsigdef=[signal.SIGPIPE])

@@ -16,7 +16,7 @@ import os
 import sys
 from typing import Any, NoReturn
 
-from axonkernel.box import landlock
+from axonkernel.box import guard, landlock
 from axonkernel.box.capabilities import drop_all
 from axonkernel.box.linux import default_signals, no_new_privs, syscall
 from axonkernel.box.model import BoxPlan, Command, Mount
@@ -44,14 +44,24 @@ def paths(mounts: tuple[Mount, ...], scratch: str) -> landlock.Paths:
     )
 
 
-def command_line(plan: BoxPlan, command: Command, scratch: str) -> tuple[list[str], int]:
-    """The words that start ``command`` confined, and the descriptor they need inherited."""
+def command_line(
+    plan: BoxPlan, command: Command, scratch: str, *, stays: bool, dies: bool
+) -> tuple[list[str], int]:
+    """The words that start ``command`` confined, and the descriptor they need inherited.
+
+    Arguments:
+        scratch: see :func:`paths`.
+        stays: what the command leaves running may go on.
+        dies: everything ends when the thread that starts it does.
+    """
     env = dict(plan.env if command.env is None else command.env)
     order = {
         "paths": paths(plan.mounts, scratch),
         "tcp": plan.net is None or plan.net.open or bool(plan.net.allow),
         "filter": plan.filter,
         "run_as": plan.run_as,
+        "stays": stays,
+        "dies": dies,
         "argv": command.argv,
         "env": {**env, "TMPDIR": scratch, "HOME": scratch},
         "cwd": plan.cwd if command.cwd is None else command.cwd,
@@ -67,9 +77,13 @@ def command_line(plan: BoxPlan, command: Command, scratch: str) -> tuple[list[st
 
 
 def main(fd: int) -> NoReturn:
-    """Give everything up and become the command. Never returns."""
+    """Guard a child that gives everything up and becomes the command. Never returns."""
     with open(fd, "rb") as file:
         order = json.load(file)
+    guard.run(lambda: _become(order), stays=order["stays"], dies_with_parent=order["dies"])
+
+
+def _become(order: dict[str, Any]) -> NoReturn:
     try:
         _give_up(order)
     except OSError as error:

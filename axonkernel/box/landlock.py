@@ -14,7 +14,14 @@ from typing import Final, NamedTuple
 
 from axonkernel.box.linux import no_new_privs, syscall
 
-__all__ = ["TRUSTED_SINCE_ABI", "Paths", "abi", "close_abstract_sockets", "confine"]
+__all__ = [
+    "TRUSTED_SINCE_ABI",
+    "Paths",
+    "abi",
+    "close_abstract_sockets",
+    "close_signals",
+    "confine",
+]
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION = 1  # flag of create_ruleset: answer the ABI number
@@ -64,6 +71,17 @@ def close_abstract_sockets() -> bool:
         return False
     handled_fs, handled_net = 0, 0  # mounting stays possible, as bwrap needs it
     _restrict(_create(handled_fs, handled_net, _SCOPE_ABSTRACT_UNIX))
+    return True
+
+
+def close_signals() -> bool:
+    """This process and what it starts can signal nobody else.
+
+    Returns False where the kernel cannot (Landlock below ABI 6).
+    """
+    if abi() < _SCOPES_SINCE_ABI:
+        return False
+    _restrict(_create(0, 0, _SCOPE_SIGNAL))
     return True
 
 

@@ -58,7 +58,7 @@ def prepare_surveyed(
         return _bare(built, policy, unenforced, mediated=mediated), host
     built = _without(built, unenforced)._replace(traced=_traced())
     built = built._replace(
-        filter=_filter(policy, inet=True),
+        filter=_filter(policy),
         posture=posture.boxed(
             policy,
             built,
@@ -79,10 +79,10 @@ def _traced() -> bool:
     return found.lacking("release") is None
 
 
-def _filter(policy: Policy, *, inet: bool) -> str:
+def _filter(policy: Policy) -> str:
     unix = policy.net.unix if policy.net is not None else "box"
     nested, noexec = policy.box.nested_userns, holds_noexec(policy)
-    code = seccomp.filter_bytes(nested_userns=nested, unix=unix, inet=inet, noexec=noexec)
+    code = seccomp.filter_bytes(nested_userns=nested, unix=unix, noexec=noexec)
     return base64.b64encode(code).decode()
 
 
@@ -164,8 +164,7 @@ def _bare(
 ) -> BoxPlan:
     """The plan where best-effort has no box at all: what a process can give up by itself."""
     warning = _lack("no box", unenforced["box"])
-    closed = policy.net is not None and policy.net.allow == ()
-    code = _filter_if_any(policy, inet=not closed)
+    code = _filter_without_box(policy)
     if landlock.abi() < landlock.TRUSTED_SINCE_ABI:
         return BoxPlan(
             env=built.env,
@@ -182,12 +181,22 @@ def _bare(
     )
 
 
-def _filter_if_any(policy: Policy, *, inet: bool) -> str:
-    """The filter, or "" where it cannot be compiled, such as in a box of ours, which has one."""
+def _filter_without_box(policy: Policy) -> str:
+    """The filter, or "" where it cannot be compiled, such as in a box of ours, which has one.
+
+    Nothing masks the host's sockets: where ``net`` is declared there are none of their kind.
+    """
+    closed = policy.net is not None and policy.net.allow == ()
     try:
-        return _filter(policy, inet=inet)
+        code = seccomp.filter_bytes(
+            nested_userns=False,
+            unix="box" if policy.net is None else "none",
+            inet=not closed,
+            boxed=False,
+        )
     except (IsolationUnavailable, BoxError):
         return ""
+    return base64.b64encode(code).decode()
 
 
 def _lack(what: str, piece: Piece) -> str:

@@ -21,7 +21,7 @@ __all__ = ["filter_bytes", "rules"]
 
 #: Where the numbers and argument positions of the rules were checked.
 _MACHINES = ("x86_64", "aarch64", "riscv64")
-_compiled: dict[tuple[bool, str, bool, bool], bytes] = {}
+_compiled: dict[tuple[bool, str, bool, bool, bool], bytes] = {}
 
 
 def filter_bytes(
@@ -30,6 +30,7 @@ def filter_bytes(
     unix: Literal["box", "none"],
     inet: bool = True,
     noexec: bool = False,
+    boxed: bool = True,
 ) -> bytes:
     """The filter of a box; the same bytes for the same arguments on one machine.
 
@@ -38,13 +39,14 @@ def filter_bytes(
         unix: ``none`` denies unix sockets, except connected pairs.
         inet: False denies IPv4 and IPv6 sockets, where no network namespace holds them.
         noexec: memory that is a file cannot be executed, as written files cannot.
+        boxed: False denies what reaches other processes, where no namespace hides them.
 
     Raises IsolationUnavailable when libseccomp or pyseccomp is missing, BoxError (stage
     ``seccomp``) when the filter cannot be compiled.
     """
-    key = (nested_userns, unix, inet, noexec)
+    key = (nested_userns, unix, inet, noexec, boxed)
     if key not in _compiled:
-        there = rules(nested_userns=nested_userns, unix=unix, inet=inet, noexec=noexec)
+        there = rules(nested_userns=nested_userns, unix=unix, inet=inet, noexec=noexec, boxed=boxed)
         _compiled[key] = _compile(list(there))
     return _compiled[key]
 
@@ -55,6 +57,7 @@ def rules(
     unix: Literal["box", "none"],
     inet: bool = True,
     noexec: bool = False,
+    boxed: bool = True,
 ) -> Iterator[Rule]:
     """The rules that hold in a box with these settings."""
     lifted = {
@@ -62,6 +65,7 @@ def rules(
         "unix": unix == "box",
         "inet": inet,
         "exec": not noexec,
+        "box": boxed,
         "": False,
     }
     return (rule for rule in RULES if not lifted[rule.unless])

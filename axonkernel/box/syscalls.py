@@ -51,14 +51,15 @@ class Rule(NamedTuple):
         checks: all of these must hold; () for always.
         unless: ``userns`` lifts it where nested user namespaces are permitted; ``unix``
             where unix sockets are; ``inet`` where the network is walled by something else;
-            ``exec`` where programs may start in places that are written.
+            ``exec`` where programs may start in places that are written; ``box`` where
+            namespaces keep the processes and objects of others apart.
     """
 
     calls: tuple[str, ...]
     why: str
     error: int = errno.EPERM
     checks: tuple[Check, ...] = ()
-    unless: Literal["", "userns", "unix", "inet", "exec"] = ""
+    unless: Literal["", "userns", "unix", "inet", "exec", "box"] = ""
 
 
 def _plain() -> list[Rule]:
@@ -196,6 +197,30 @@ def _sockets() -> list[Rule]:
     ]
 
 
+#: Call to the argument that names a process; 0 is the caller.
+_ABOUT_OTHERS = {
+    "prlimit64": 0,
+    "sched_setaffinity": 0,
+    "sched_setscheduler": 0,
+    "sched_setparam": 0,
+    "sched_setattr": 0,
+    "setpriority": 1,
+    "ioprio_set": 1,
+    "migrate_pages": 0,
+    "move_pages": 0,
+}
+
+
+def _outside_a_box() -> list[Rule]:
+    objects = ("shmget", "shmat", "semget", "semop", "semtimedop", "msgget", "msgsnd", "msgrcv")
+    why = "objects that the processes of this machine share by number"
+    rules = [
+        Rule((call,), "changes how another process runs", checks=(Check(at, "not", 0),))
+        for call, at in _ABOUT_OTHERS.items()
+    ]
+    return [rule._replace(unless="box") for rule in (*rules, Rule(objects, why))]
+
+
 _SET_ID = {"set-uid": 0o4000, "set-gid": 0o2000}
 _O_CREAT, _O_TMPFILE = 0o100, 0o20000000
 #: Call to the index of its mode. mkdir is not here: the kernel drops the bits by itself.
@@ -245,4 +270,5 @@ RULES: tuple[Rule, ...] = (
     *_sockets(),
     *_set_ids(),
     *_memory_files(),
+    *_outside_a_box(),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 
 from axonkernel.folders import own_folders
 from axonkernel.process.boxed import dropped, environment
@@ -32,7 +33,7 @@ def start_confined(start: Start, place: Place, stdin: int, stdout: int, stderr: 
     scratch = bare.make_scratch(plan)
     words = (start.program.file, *start.argv[1:])
     command = Command(words, env=environment(start, plan), cwd=start.cwd)
-    argv, fd = confine.command_line(plan, command, scratch)
+    argv, fd = confine.command_line(plan, command, scratch, stays=start.stays, dies=False)
     try:
         child = subprocess.Popen(
             argv,
@@ -67,6 +68,14 @@ class _Confined(Plain):
         super().__init__(child, stays, env_dropped)
         self.held_by = held_by
         self._scratch = scratch
+
+    def kill(self) -> None:
+        """End the program and everything it started, by its guard."""
+        from axonkernel.box.guard import END
+
+        if self._child.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, END)
 
     def end(self) -> Ending:
         """See :meth:`Plain.end`; its folder goes with it."""

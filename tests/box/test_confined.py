@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,69 @@ with Kernel(policy, audit="../log") as kernel:
     (code, out, held), (touched, _, _) = json.loads(ended.out.splitlines()[-1])
     assert (code, out, touched) == (0, "a", 0)
     assert {"fs", "net", "shell", "env", "seccomp"} <= set(held)
+
+
+#: Starts a writer that leaves its session and its parent.
+ESCAPE = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        while True:
+            open("out/alive", "w").write(str(time.monotonic()))
+            time.sleep(0.02)
+    os._exit(0)
+while not os.path.exists("out/alive"): time.sleep(0.01)
+"""
+KERNEL = """
+import json
+from axonkernel import Kernel
+with Kernel(json.load(open("policy.json")), audit="../log") as kernel:
+    print(kernel.process.run_sync(["{python}", "-ISc", open("src/escape.py").read()]).exit_code)
+    print(kernel.process.run_sync(["{python}", "-c", "import os; os._exit(9)"]).exit_code)
+    try: kernel.process.run_sync(["{python}", "-c", "while True: pass"], timeout=1)
+    except Exception as error: print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize("road", ["exec", "kernel"])
+def test_nothing_outlives_the_call(project: Project, road: str) -> None:
+    """A process that left its session and parent ends with the call; without one it goes on."""
+    project.write("policy.json", json.dumps(POLICY))
+    project.write("src/escape.py", ESCAPE)
+    project.write("kernel.py", KERNEL.format(python=PYTHON))
+    if road == "exec":
+        axonkernel = [sys.executable, "-m", "axonkernel", "exec", "--policy", "policy.json", "--"]
+        ended = project.run(without("user namespaces", [*axonkernel, PYTHON, "-ISc", ESCAPE]))
+        assert ended.code == 0, ended.err
+    else:
+        ended = project.run(without("user namespaces", [sys.executable, "kernel.py"]))
+        assert ended.out.split() == ["0", "9", "LimitExceeded"], ended.err
+    alive = project.folder / "out/alive"
+    before = alive.read_text()
+    time.sleep(0.3)
+    assert alive.read_text() == before
+    alive.unlink()
+    # The twin is held by a pid namespace, which ends a moment after its first process.
+    script = f'{PYTHON} -ISc "$ESCAPE"; sleep 0.3; cp out/alive out/first; sleep 0.3'
+    twin = project.run(
+        ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", script], env={"ESCAPE": ESCAPE}
+    )
+    assert twin.code == 0, twin.err
+    assert alive.read_text() != (project.folder / "out/first").read_text()
+
+
+def test_what_the_caller_has_open_is_closed(project: Project, tmp_path: Path) -> None:
+    """No descriptor beside the standard ones reaches the command; a shell would pass it on."""
+    secret = tmp_path / "open"
+    secret.write_text("SECRET-78")
+    project.write("policy.json", json.dumps(POLICY))
+    show = [PYTHON, "-ISc", "import os; print(os.path.exists('/proc/self/fd/7'))"]
+    axonkernel = [sys.executable, "-m", "axonkernel", "exec", "--policy", "policy.json", "--"]
+    opened = ["bash", "-c", f'exec 7<"{secret}"; exec "$@"', "bash"]
+    inside = project.run([*opened, *without("user namespaces", [*axonkernel, *show])])
+    assert (inside.code, inside.out) == (0, "False\n"), inside.err
+    assert project.run([*opened, *show]).out == "True\n"
 
 
 INSIDE = """

@@ -160,10 +160,58 @@ def test_no_set_id_file_is_left(filtered: dict[str, Any], bare: dict[str, Any]) 
     assert any(int(mode, 8) & 0o6000 for mode in bare["modes"].values())
 
 
+#: What is denied where no box keeps other processes apart, and its twin about oneself.
+UNBOXED: list[tuple[str, list[Any], list[Any] | None]] = [
+    ("prlimit64", [1, 7, 0, 0], [0, 7, 0, 0]),
+    ("sched_setaffinity", [1, 0, 0], [0, 0, 0]),
+    ("sched_setscheduler", [1, 0, 0], [0, 0, 0]),
+    ("sched_setparam", [1, 0], [0, 0]),
+    ("sched_setattr", [1, 0, 0], [0, 0, 0]),
+    ("setpriority", [0, 1, 0], [0, 0, 0]),
+    ("ioprio_set", [1, 1, 0], [1, 0, 0]),
+    ("migrate_pages", [1, 0, 0, 0], [0, 0, 0, 0]),
+    ("move_pages", [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]),
+    ("shmget", [1, 0, 0], None),
+    ("shmat", [-1, 0, 0], None),
+    ("semget", [1, 0, 0], None),
+    ("semop", [-1, 0, 0], None),
+    ("semtimedop", [-1, 0, 0, 0], None),
+    ("msgget", [1, 0], None),
+    ("msgsnd", [-1, 0, 0, 0], None),
+    ("msgrcv", [-1, 0, 0, 0, 0], None),
+]
+
+
+def raw(calls: list[tuple[str, list[Any]]], code: bytes) -> list[str]:
+    tries = [["call", seccomp._number(pyseccomp, name), args] for name, args in calls]
+    answers: list[str] = in_box(tries, code)["answers"]
+    return answers
+
+
+def test_without_a_box_other_processes_are_left_alone() -> None:
+    """Each call about another process, or about objects they share, is EPERM by the filter of
+    a command without a box, and not about oneself, or in a box."""
+    denied = [(name, args) for name, args, _ in UNBOXED]
+    own = [(name, args) for name, _, args in UNBOXED if args is not None]
+    unboxed = seccomp.filter_bytes(nested_userns=False, unix="none", boxed=False)
+    assert raw(denied, unboxed) == ["EPERM"] * len(denied)
+    assert "EPERM" not in raw(own, unboxed)
+    assert "EPERM" not in raw([each for each in denied if each[0][:3] == "shm"], compiled())
+
+
+def test_memory_files_cannot_be_executed_where_nothing_written_can() -> None:
+    """``box.noexec``: only with the flag that keeps a memory file from being executed."""
+    noexec = seccomp.filter_bytes(nested_userns=False, unix="box", noexec=True)
+    tries: list[tuple[str, list[Any]]] = [("memfd_create", ["x", 0]), ("memfd_create", ["x", 8])]
+    assert raw(tries, compiled()) == ["ok", "ok"]
+    assert raw(tries, noexec)[0] != "ok"
+
+
 def test_every_rule_is_tried() -> None:
-    """No denied call is missing in the table above."""
+    """No denied call is missing above."""
     named = {call for rule in RULES for call in rule.calls}
-    assert named == {name for name, *_ in CALLS if name in named}
+    tried = {name for name, *_ in CALLS} | {name for name, *_ in UNBOXED}
+    assert named - tried == {"memfd_create"}
 
 
 def test_foreign_abis_are_not_there() -> None:
