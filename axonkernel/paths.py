@@ -6,6 +6,7 @@ The policy itself is parsed without touching the system; what depends on the dis
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -33,6 +34,9 @@ _MOST_TRIES = 10
 _MOST_PARTS = 4096
 #: Links that the system itself follows in one path.
 _MOST_LINKS = 40
+#: The owner that a user namespace shows for everybody it does not know, such as root outside.
+_UNKNOWN_UID = 65534
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def resolve(path: str, cwd: str = "/") -> str:
@@ -81,15 +85,17 @@ def canonical_policy(policy: Policy) -> Policy:
     the symlink is replaced later. Patterns have the part before their first wildcard
     resolved.
 
-    Raises PolicyError for a grant that runs through a link inside a write grant: the agent
-    could have made it lead anywhere.
+    Raises PolicyError for a grant that runs through a link inside a write grant, which the
+    agent could have made lead anywhere, or through a link of another user's, who would be
+    given what only this user may have. What root may have is everything: for it, a link that
+    others could have moved or replaced is theirs as well.
     """
     if policy.fs is None:
         return policy
     fs = policy.fs
     # Once: a box that runs may exchange a folder and a link between two looks at it.
     followed = {path: _followed(path) for path in (*fs.read, *fs.write, *fs.unsafe)}
-    _refuse_planted(fs, followed)
+    _refuse_others(fs, followed)
     return evolve(
         policy,
         fs=evolve(
@@ -109,31 +115,43 @@ def linked_grants(policy: Policy) -> tuple[str, ...]:
     if fs is None:
         return ()
     return tuple(
-        f"fs.{kind}: {path} is a link; what it leads to is granted: {found.real}"
+        f"fs.{kind}: {path} is a link; what it leads to is granted: {_shown(found.real)}"
         for kind, paths in (("read", fs.read), ("write", fs.write))
         for path in paths
         if (found := _followed(path)).links
     )
 
 
-def _refuse_planted(fs: FsPolicy, followed: Mapping[str, _Followed]) -> None:
+def _refuse_others(fs: FsPolicy, followed: Mapping[str, _Followed]) -> None:
     faults = []
     for kind, paths in (("read", fs.read), ("write", fs.write), ("unsafe", fs.unsafe)):
         for index, path in enumerate(paths):
+            found = followed[path]
             others = [followed[each].real for each in fs.write if each != path]
-            if within(followed[path].links, others):
+            if within(found.links, others):
                 message = "runs through a link that the agent can replace"
-                hint = f"grant what it leads to, if you mean it: {followed[path].real}"
-                faults.append(Fault(f"$.fs.{kind}[{index}]", message, path, hint))
+            elif found.strange:
+                message = f"runs through a link of somebody else's: {found.strange}"
+            else:
+                continue
+            hint = f"grant what it leads to, if you mean it: {_shown(found.real)}"
+            faults.append(Fault(f"$.fs.{kind}[{index}]", message, path, hint))
     if faults:
         raise PolicyError(faults)
 
 
+def _shown(path: str) -> str:
+    """A path that a link names is text of whoever made the link."""
+    return path if path.isprintable() else ascii(path)
+
+
 class _Followed(NamedTuple):
-    """Where a path leads, and the links on the way, each in its real folder."""
+    """Where a path leads, the links on the way, each in its real folder, and what makes the
+    first of them somebody else's; "" where that is none."""
 
     real: str
     links: tuple[str, ...]
+    strange: str = ""
 
 
 def _followed(path: str) -> _Followed:
@@ -143,9 +161,10 @@ def _followed(path: str) -> _Followed:
     """
     done, waiting = "/", path.split("/")
     links: list[str] = []
+    strange = ""
     for _ in range(_MOST_PARTS):
         if not waiting:
-            return _Followed(done, tuple(links))
+            return _Followed(done, tuple(links), strange)
         part = waiting.pop(0)
         if part in ("", "."):
             continue
@@ -153,18 +172,75 @@ def _followed(path: str) -> _Followed:
             done = os.path.dirname(done)
             continue
         here = os.path.join(done, part)
-        try:
-            target = os.readlink(here)
-        except OSError:  # no link
+        link = _link(here)
+        if link is None:
             done = here
             continue
         links.append(here)
+        strange = strange or _strange(here, link.owner)
         if len(links) <= _MOST_LINKS:
-            waiting = [*target.split("/"), *waiting]
-            done = "/" if target.startswith("/") else done
+            waiting = [*link.target.split("/"), *waiting]
+            done = "/" if link.target.startswith("/") else done
         else:
             done = here
-    return _Followed(os.path.join(done, *waiting), tuple(links))
+    return _Followed(os.path.join(done, *waiting), tuple(links), strange)
+
+
+class _Link(NamedTuple):
+    target: str
+    owner: int
+
+
+def _link(path: str) -> _Link | None:
+    """The link at ``path``; None where there is none, or another one a moment later: it is
+    the owner of the link that was read which counts."""
+    try:
+        before = os.lstat(path)
+        if not stat.S_ISLNK(before.st_mode):
+            return None
+        target = os.readlink(path)
+        after = os.lstat(path)
+    except OSError:
+        return None
+    same = (before.st_dev, before.st_ino, before.st_ctime_ns, before.st_uid) == (
+        after.st_dev, after.st_ino, after.st_ctime_ns, after.st_uid
+    )  # fmt: skip
+    return _Link(target, before.st_uid) if same else None
+
+
+def _strange(link: str, owner: int) -> str:
+    """What makes a link somebody else's than root's and this user's; "" when nothing does."""
+    trusted = {0, os.geteuid(), *_unknown_uids()}
+    if owner not in trusted:
+        return f"{_shown(link)} belongs to uid {owner}"
+    if os.geteuid() != 0:
+        return ""
+    folder = link
+    while folder != "/":
+        folder = os.path.dirname(folder)
+        try:
+            found = os.lstat(folder)
+        except OSError as error:
+            return f"{_shown(link)} lies in {_shown(folder)}: {error.strerror}"
+        if found.st_uid not in trusted:
+            return f"{_shown(link)} lies in {_shown(folder)}, which belongs to uid {found.st_uid}"
+        others = stat.S_IWOTH if found.st_gid == 0 else _WRITABLE_BY_OTHERS
+        # In a sticky folder nobody replaces what is root's.
+        if found.st_mode & others and not found.st_mode & stat.S_ISVTX:
+            return f"{_shown(link)} lies in {_shown(folder)}, which others than root may write"
+    return ""
+
+
+def _unknown_uids() -> tuple[int, ...]:
+    """The owner of whatever lies outside this user namespace, where it can be no user's here:
+    the system's own links have it in a box."""
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            ranges = [line.split() for line in file]
+    except OSError:
+        return ()
+    known = any(int(at) <= _UNKNOWN_UID < int(at) + int(size) for at, _, size in ranges)
+    return () if known else (_UNKNOWN_UID,)
 
 
 def default_protect(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 import os
-import pwd
 from collections.abc import Iterator, Mapping
 
 from axonkernel.box import landlock, plan, posture, probe, seccomp
 from axonkernel.box.caps import net_plan
-from axonkernel.box.host import Ask, Host, User, survey
+from axonkernel.box.host import Ask, Host, survey
 from axonkernel.box.launch import needs_scope
+from axonkernel.box.making import create
 from axonkernel.box.model import BoxPlan
 from axonkernel.box.probe import Piece
+from axonkernel.box.runas import run_as
 from axonkernel.box.unbuilt import holds_noexec, unbuilt
 from axonkernel.errors import BoxError, Fault, IsolationUnavailable, PolicyError
 from axonkernel.policy.model import Policy
@@ -35,7 +36,7 @@ def prepare(
         ask: what the box is for.
         env: the environment to choose from; this process's own when None.
         owner: uid the agent should run as under a root supervisor, unless ``box.run_as``
-            says otherwise; None takes the owner of the first write grant.
+            says otherwise; None takes the owner of the first write grant (runas.py).
 
     Raises IsolationUnavailable when a declared field has no wall here (unless isolation is
     ``best-effort``), PolicyError for a ``run_as`` that does not exist.
@@ -50,8 +51,7 @@ def prepare_surveyed(
     policy = policy.closed()
     unenforced = _require(policy)
     environ = os.environ if env is None else env
-    run_as = _run_as(policy, owner)
-    host = survey(policy, ask, environ, run_as)
+    host = survey(policy, ask, environ, run_as(policy, owner))
     built = plan.build(policy, host, ask)
     mediated = ask.role != "exec"
     if "box" in unenforced:
@@ -216,53 +216,3 @@ def _without(built: BoxPlan, unenforced: Mapping[str, Piece]) -> BoxPlan:
         net = net._replace(link="none")
     lacks = tuple(_lack(_LOST.get(f, f"{f} is not held"), p) for f, p in unenforced.items())
     return built._replace(limits=limits, net=net, warnings=(*lacks, *built.warnings))
-
-
-def _run_as(policy: Policy, owner: int | None) -> User | None:
-    """Whom a root supervisor runs the agent as; None to keep its own uid."""
-    if os.getuid() != 0:
-        return None
-    wanted = policy.box.run_as
-    if wanted is None:
-        wanted = _owner(policy) if owner is None else owner
-    if wanted is None:
-        return None
-    try:
-        entry = pwd.getpwnam(wanted) if isinstance(wanted, str) else pwd.getpwuid(wanted)
-    except KeyError:
-        if isinstance(wanted, int):
-            return User(str(wanted), wanted, wanted, "/home/agent") if wanted else None
-        fault = Fault("$.box.run_as", "there is no such user", wanted, "name a user of this host")
-        raise PolicyError([fault]) from None
-    return User(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir) if entry.pw_uid else None
-
-
-def _owner(policy: Policy) -> int | None:
-    for path in policy.fs.write if policy.fs else ():
-        try:
-            return os.stat(path).st_uid
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise BoxError("user", f"{path}: {error.strerror}") from error
-    return None
-
-
-def create(plan: BoxPlan) -> None:
-    """Make the missing write folders of ``plan`` (mode 0755), for the user it runs as."""
-    for path in plan.create:
-        try:
-            for folder in reversed(list(_missing(path))):
-                os.mkdir(folder)
-                os.chmod(folder, 0o755)  # whatever the umask
-                if plan.run_as is not None:
-                    os.chown(folder, *plan.run_as)
-        except OSError as error:
-            raise BoxError("mounts", f"{path}: cannot be made: {error.strerror}") from error
-
-
-def _missing(path: str) -> Iterator[str]:
-    """The path and the folders above it that do not exist, deepest first."""
-    while not os.path.lexists(path):
-        yield path
-        path = os.path.dirname(path)

@@ -239,7 +239,8 @@ def _content(path: str | None) -> list[object]:
     from axonkernel.config.source import read_source
 
     source = read_source(path)
-    return [source.path, source.digest]
+    # Its owner may be whom the box runs as.
+    return [source.path, source.digest, os.stat(source.path).st_uid]
 
 
 def _tell_status(options: Options, plan: BoxPlan, result: BoxResult) -> None:

@@ -26,7 +26,7 @@ from axonkernel.policy.parse import parse
 if TYPE_CHECKING:
     from axonkernel.cli.exec import Options
 
-__all__ = ["data_from_grants", "effective", "make"]
+__all__ = ["data_from_grants", "effective", "make", "owner_of"]
 
 _BLOCKS = {
     "read": ("fs", "read"),
@@ -51,11 +51,17 @@ def make(
         layers[-1] = evolve(layers[-1], isolation="best-effort")
     policy = effective(layers)
     ask = Ask("exec", os.getcwd(), options.command[0], hide=hide, state=own_folders())
-    plan, host = prepare_surveyed(policy, ask)
+    plan, host = prepare_surveyed(policy, ask, owner=owner_of(hide))
     links = tuple(line for layer in layers for line in linked_grants(layer))
     plan = plan._replace(warnings=(*links, *plan.warnings))
     create(plan)
     return plan, None if plan.create else seen(layers, policy, host, profile_paths())
+
+
+def owner_of(files: Iterable[str]) -> int | None:
+    """Who wrote the policy, for ``prepare``; None where that is root, who may have written it
+    for the owner of what it grants, and where there is no file."""
+    return next((uid for path in files if path and (uid := os.stat(path).st_uid)), None)
 
 
 def effective(layers: Iterable[Policy]) -> Policy:

@@ -35,7 +35,7 @@ def explain_box(args: argparse.Namespace, cwd: str) -> int:
     from axonkernel.box.host import Ask
     from axonkernel.box.inventory import inventory
     from axonkernel.box.prepare import prepare_surveyed, refused
-    from axonkernel.cli.execplan import effective
+    from axonkernel.cli.execplan import effective, owner_of
     from axonkernel.config.loaded import load
     from axonkernel.folders import own_folders
 
@@ -49,7 +49,7 @@ def explain_box(args: argparse.Namespace, cwd: str) -> int:
     # One missing wall is no reason to tell nothing of the others; without any box, it is.
     wanted = policy if "box" in lacking else evolve(policy, isolation="best-effort")
     ask = Ask("exec", cwd, hide=hide, state=own_folders())
-    plan, host = prepare_surveyed(wanted if lacking else policy, ask)
+    plan, host = prepare_surveyed(wanted if lacking else policy, ask, owner=owner_of(hide))
     plan = plan._replace(warnings=plan.warnings[len(lacking) :])
     data = inventory(policy, plan, host)
     data["refused"] = [
