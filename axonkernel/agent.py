@@ -115,12 +115,13 @@ class Agent:
         Application code that wants to go on uses :meth:`open`.
         """
         from axonkernel.supervisor import run_agent
+        from axonkernel.supervisor.ended import told
 
         try:
             self._refuse_unknown_tools()
             code = run_agent(self)
-        except AxonError as error:
-            raise SystemExit(_told(error)) from error
+        except (AxonError, KeyboardInterrupt) as error:
+            raise SystemExit(told(error)) from error
         if code:
             sys.exit(code)
 
@@ -182,12 +183,7 @@ def _end_plainly() -> None:
         if debug or not isinstance(error, AxonError):
             sys.__excepthook__(kind, error, trace)
         if isinstance(error, AxonError):
-            raise SystemExit(_told(error))
+            sys.stderr.write(f"axonkernel: {error}\n")
+            raise SystemExit(error.exit_code)
 
     sys.excepthook = hook
-
-
-def _told(error: AxonError) -> int:
-    """Tell the operator of ``error``; returns the exit code."""
-    sys.stderr.write(f"axonkernel: {error}\n")
-    return error.exit_code

@@ -60,4 +60,5 @@ def _spoken_of(rules: ToolRules, prefix: str, path: str) -> Iterator[tuple[str, 
 
 def _fault(name: str, path: str, names: list[str]) -> Fault:
     close = nearest(name, names)
-    return Fault(path, "names no tool there is", name, spelled(close) if close else "")
+    fix = spelled(close) if close else f"register {name} with @agent.tool, or leave out the rule"
+    return Fault(path, "names no tool there is", name, fix)

@@ -9,9 +9,13 @@ from __future__ import annotations
 import gc
 import os
 import runpy
+import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from axonkernel.box import child
@@ -32,19 +36,29 @@ MAX_UNACKNOWLEDGED = 64
 def main() -> None:
     """Run the agent's entry file, then serve its agent. Exits with the run's code."""
     session = child.handshake()
-    _import_mediator()
+    try:
+        _import_mediator()
+        code = _run(session)
+    except (Exception, KeyboardInterrupt) as error:
+        from axonkernel.supervisor.ended import told
+
+        code = told(error)
+    sys.exit(code)
+
+
+def _run(session: child.Session) -> int | str:
     entry = session.hello["entry"]
     sys.argv = [entry, *session.hello["words"]]
     sys.path.insert(0, os.path.dirname(entry))
     names = runpy.run_path(entry, run_name=session.hello["run_name"])
     if session.hello["run_name"] == "__main__":
-        return  # it called agent.run() itself, or did not want to
+        return 0  # it called agent.run() itself, or did not want to
     from axonkernel.agent import Agent
 
     agents = [value for value in names.values() if isinstance(value, Agent)]
     if not agents:
-        sys.exit(f"axonkernel: {entry} defines no agent; fix: agent = define_agent(...)")
-    sys.exit(serve(session, agents[0]))
+        return f"axonkernel: {entry} defines no agent; fix: agent = define_agent(...)"
+    return serve(session, agents[0])
 
 
 def _import_mediator() -> None:
@@ -65,11 +79,35 @@ def serve(session: child.Session, agent: Agent) -> int:
     kernel = _kernel(session.hello, agent, link)
     code = 0
     try:
-        while (message := link.next_request()) is not None:
-            code = _answer(kernel, link, message)
+        with _interruptible(link):
+            while (message := link.next_request()) is not None:
+                code = _answer(kernel, link, message)
+    except Exception as error:  # told here: in a script, agent.run() is a frame of its own
+        from axonkernel.supervisor.ended import told
+
+        code = told(error)
     finally:
         kernel.close()
     return code
+
+
+@contextmanager
+def _interruptible(link: Link) -> Iterator[None]:
+    """Let ^C end what waits for a person as well: no event loop can cancel a thread."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield  # the agent has its own
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        link.give_up()
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _answer(kernel: Kernel, link: Link, message: dict[str, Any]) -> int:
@@ -121,6 +159,7 @@ class Link:
         self._requests: list[dict[str, Any]] = []
         self._number = 0
         self._open_records = 0
+        self._given_up = 0
         self._closed = False
         threading.Thread(target=self._read, name="axonkernel-link", daemon=True).start()
 
@@ -142,16 +181,25 @@ class Link:
         self.send(message)
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Send a question and wait for its answer."""
+        """Send a question and wait for its answer. Raises AuditError where none comes."""
         with self._changed:
             self._number += 1
-            number = self._number
+            number, given_up = self._number, self._given_up
         self.send({**message, "number": number})
         with self._changed:
-            self._changed.wait_for(lambda: number in self._answers or self._closed)
+            self._changed.wait_for(
+                lambda: number in self._answers or self._closed or self._given_up != given_up
+            )
             if number not in self._answers:
-                raise AuditError("the supervisor is gone")
+                raise AuditError("the supervisor is gone" if self._closed else "interrupted")
             return self._answers.pop(number)
+
+    def give_up(self) -> None:
+        """Wait no longer for the answers that are waited for; also for signal handlers, since
+        the lock is one that its thread may take again."""
+        with self._changed:
+            self._given_up += 1
+            self._changed.notify_all()
 
     def next_request(self) -> dict[str, Any] | None:
         """The next request to serve; None when there will be none."""

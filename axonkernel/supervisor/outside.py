@@ -73,8 +73,12 @@ def run_job(job: Job) -> int:
     import runpy
 
     from axonkernel.agent import Agent
+    from axonkernel.supervisor.ended import told
 
-    names = runpy.run_path(job.entry, run_name="axon_config")
+    try:
+        names = runpy.run_path(job.entry, run_name="axon_config")
+    except (Exception, KeyboardInterrupt) as error:
+        return told(error)
     agent = next(value for value in names.values() if isinstance(value, Agent))
     return _run_here(agent, job.layers, job.request)
 
@@ -111,6 +115,10 @@ def _run_here(agent: Agent, layers: tuple[tuple[str, Policy], ...], request: Any
         except AxonError as error:
             sys.stderr.write(f"{_PREFIX}{error}\n")
             return 1
+        except (Exception, KeyboardInterrupt) as error:
+            from axonkernel.supervisor.ended import told
+
+            return told(error)
     return 0
 
 
