@@ -99,3 +99,39 @@ def test_a_user_asked_for_is_run_as_there(hidden: Boxed, run_as: str) -> None:
     run = hidden.exec(*grants, command=WHO)
     assert run.code == 0 and run.text.strip() != "0", run.err
     assert hidden.attempts(["read", "kept"], grants=grants) == ["EACCES"]
+
+
+def test_the_policy_files_owner(owned: Boxed) -> None:
+    """Who wrote the policy gets no more than they have: it runs as them, whoever owns what it
+    grants. Where root wrote it, as the owner of the first write grant."""
+    theirs, roots, granted = owned.project, owned.root / "roots", owned.root / "granted"
+    for folder in (roots, granted):
+        folder.mkdir()
+    for folder, owner, grant, user in (
+        (theirs, NOBODY_IN_PASSWD, granted, NOBODY_IN_PASSWD),
+        (roots, 0, granted, 0),
+        (roots, 0, owned.project, NOBODY_IN_PASSWD),
+    ):
+        path = folder / "p.toml"
+        path.write_text(f'default = "deny"\n[fs]\nwrite = ["{grant}"]\n')
+        os.chown(path, owner, owner)
+        run = owned.exec("--policy", path, command=WHO)
+        assert (run.code, run.text) == (0, f"{user}\n"), run.err
+
+
+def test_a_missing_folder_is_made_as_that_user(hidden: Boxed) -> None:
+    """Also below a folder closed to the user, whatever the umask; where the user could make
+    nothing, root makes nothing for them."""
+    before = os.umask(0o077)
+    run = hidden.exec("--write", "./new/deep", command=["/usr/bin/touch", "new/deep/x"])
+    os.umask(before)
+    assert run.code == 0, run.err
+    for name in ("new", "new/deep"):
+        found = (hidden.project / name).stat()
+        assert (found.st_uid, found.st_mode & 0o7777) == (NOBODY_IN_PASSWD, 0o755)
+    options = ["--write", ".", "--write", f"{hidden.root}/beside"]
+    run = hidden.exec(*options, command=WHO)
+    assert run.code == 125 and run.out == b"" and not (hidden.root / "beside").exists()
+    assert "Permission denied" in run.err and f"uid {NOBODY_IN_PASSWD}" in run.err
+    (hidden.root / "beside").mkdir()
+    assert hidden.exec(*options, command=WHO).code == 0
