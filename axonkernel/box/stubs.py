@@ -87,6 +87,7 @@ class Registry:
     def __init__(self, folder: str) -> None:
         self._file = posixpath.join(folder, "stubs.json") if folder else ""
         self._claims: list[Claim] = []
+        self._is_begun = False
 
     def sweep(self) -> None:
         """Remove what boxes that are gone have left. Costs one look when there is nothing."""
@@ -100,6 +101,9 @@ class Registry:
         Names that this user may not make are passed over: nor may the box. Raises OSError
         when the registry cannot be written: then nothing has been made.
         """
+        if self._is_begun and self._is_removed():
+            return
+        self._is_begun = True
         with self._locked():
             for item in names:
                 joined = self._joined(own, item)
@@ -108,8 +112,19 @@ class Registry:
 
     def give_back(self, own: str) -> None:
         """End this holder's claims; stubs that nobody else needs are removed."""
-        with self._locked(lambda name: name != own and is_alive(name)):
+
+        def alive(name: str) -> bool:
+            return name != own and is_alive(name)
+
+        if self._is_removed():
+            self._drop(alive)
+            return
+        with self._locked(alive):
             pass
+
+    def _is_removed(self) -> bool:
+        """Whether somebody has taken our state away meanwhile: it is not made again."""
+        return bool(self._file) and not os.path.isdir(posixpath.dirname(self._file))
 
     def _joined(self, own: str, item: Kept) -> Claim | None:
         for claim in self._claims:

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from axonkernel.demo.ears import Ears
@@ -20,6 +21,7 @@ __all__ = ["Stage"]
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 _NOBODY = 65534
+_REMOVED_WITHIN_S = 10.0
 _VICTIM = "import time; time.sleep(300)"
 _SOURCE = 'def add(a: int, b: int) -> int:\n    """The sum of two numbers."""\n    return a + b\n'
 #: Programs that most machines have; the agent tries those that this one has.
@@ -88,7 +90,7 @@ class Stage:
 
     def _build(self) -> None:
         folder = tempfile.mkdtemp(prefix="axonkernel-demo-")
-        self._undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        self._undo.callback(_remove, folder)
         self._undo.callback(Path(CRON_JOB).unlink, missing_ok=True)
         root = Path(os.path.realpath(folder))
         self.project, self.home, self.outside = root / "project", root / "home", root / "outside"
@@ -181,3 +183,10 @@ class Stage:
 def _open_to_all(path: str) -> bool:
     real = Path(os.path.realpath(path))
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in real.parents)
+
+
+def _remove(folder: str) -> None:
+    """Take a folder away; a box that is dying may still make a name or two in it."""
+    end_s = time.monotonic() + _REMOVED_WITHIN_S
+    while os.path.exists(folder) and time.monotonic() < end_s:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -45,10 +45,10 @@ def posture_lines(rows: Iterable[tuple[str, str, str, str]], style: Style) -> It
     yield style.paint("bold", "Posture of the agent's box")
     for field, state, by, note in rows:
         shown = style.paint(_STATES.get(state, "dim"), f"{state:15}")
-        first, *more = textwrap.wrap(by or note, WIDTH - 33) or [""]
+        first, *more = textwrap.wrap(by or note, WIDTH - 34) or [""]
         yield f"  {field:15} {shown} {first}".rstrip()
         if by and note:
-            more += textwrap.wrap(note, WIDTH - 33)
+            more += textwrap.wrap(note, WIDTH - 34)
         yield from (style.paint("dim", f"{'':34}{line}") for line in more)
 
 

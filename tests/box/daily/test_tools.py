@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 import pytest
@@ -258,16 +259,18 @@ default = "deny"
 [fs]
 write = ["./project"]
 [shell]
-allow = ["{pytest}"]
+allow = ["{pytest}", "sh"]
 """
+# In a folder with spaces, pip writes it as a script for sh that starts the interpreter.
+PYTEST = f"{sys.prefix}/bin/pytest"
 
 PYTEST_WORKS = [
     Work(
         "a suite with fixtures, a failure and a report",
         f"""
-$ {sys.prefix}/bin/pytest -q -p no:cacheprovider -p no:randomly test_good.py
+$ {shlex.quote(PYTEST)} -q -p no:cacheprovider -p no:randomly test_good.py
 ...3 passed...
-$ {sys.prefix}/bin/pytest -q -p no:cacheprovider --junit-xml=r.xml test_bad.py
+$ {shlex.quote(PYTEST)} -q -p no:cacheprovider --junit-xml=r.xml test_bad.py
 ...assert 1 == 2...1 failed...
 [1]
 """,
@@ -285,4 +288,4 @@ $ {sys.prefix}/bin/pytest -q -p no:cacheprovider --junit-xml=r.xml test_bad.py
 @pytest.mark.parametrize("work", PYTEST_WORKS, ids=lambda work: work.title)
 def test_pytest(day: Day, work: Work) -> None:
     """A program of a virtual environment, named by its path, brings its environment."""
-    day.check(SUITE.format(pytest=f"{sys.prefix}/bin/pytest"), PYTEST_WORKS, work)
+    day.check(SUITE.format(pytest=PYTEST), PYTEST_WORKS, work)

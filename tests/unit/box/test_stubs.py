@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ def names(folder: Path) -> dict[str, tuple[int, int, int]]:
     found = {}
     for path in (folder, *folder.rglob("*")):
         status = path.lstat()
-        found[str(path)] = (status.st_mode, status.st_size, status.st_mtime_ns)
+        # The size of a folder is the file system's own affair.
+        size = 0 if path.is_dir() else status.st_size
+        found[str(path)] = (status.st_mode, size, status.st_mtime_ns)
     return found
 
 
@@ -139,3 +142,14 @@ def test_a_claim_counts_while_its_holder_lives() -> None:
     assert unheld([one, two, other], lambda name: name == "x") == ([one], [other])
     assert unheld([one, two, other], lambda name: False) == ([], [other, two])
     assert is_alive(holder()) and not is_alive(DEAD)
+
+
+def test_state_that_was_removed_is_not_made_again(tmp_path: Path, place: Path) -> None:
+    """The stubs go all the same."""
+    before = names(place)
+    registry = Registry(str(tmp_path / "state"))
+    registry.take(holder(), (Kept(f"{place}/.env", "mask", stub=True),))
+    assert names(place) != before
+    shutil.rmtree(tmp_path / "state")
+    registry.give_back(holder())
+    assert names(place) == before and not (tmp_path / "state").exists()
