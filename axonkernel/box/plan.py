@@ -246,7 +246,9 @@ def _environment(policy: Policy, host: Host) -> tuple[tuple[str, str], ...]:
 
 
 def _working_directory(policy: Policy, host: Host, ask: Ask) -> tuple[str, tuple[str, ...]]:
-    grants = ["/"] if policy.fs is None else [entry.path for entry in host.grants]
+    made = set(policy.fs.write) if policy.fs else set()
+    there = [e.path for e in host.grants if e.kind != "missing" or e.path in made]
+    grants = ["/"] if policy.fs is None else there
     if any(brings(path, ask.cwd) for path in grants):
         return ask.cwd, ()
     if any(within(path, ask.cwd) for path in grants):

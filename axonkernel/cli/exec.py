@@ -12,8 +12,11 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from axonkernel.box.model import BoxPlan, BoxResult, Command, posture_line
+from axonkernel.errors import AxonError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from axonkernel.box.bare import BareProcess
     from axonkernel.box.channel import Channel
 
@@ -33,7 +36,8 @@ without that nothing is granted: the box is closed (a library Kernel without a p
   --allow PROGRAM      a program that exists inside, beside CMD and what it needs
   --env NAME           a variable that is passed through
   --set NAME=VALUE     a variable that is set
-  --limit NAME=VALUE   wall=30m disk=1G; memory=1G cpu=150% pids=200 (these need systemd)
+  --limit NAME=VALUE   wall=30m disk=1G; memory=1G cpu=150% pids=200 (these need systemd or a
+                       delegated cgroup v2); output=1M caps calls of a Kernel, no command of exec
   --open BLOCK         leave one of fs net shell env as it is outside
 
 options:
@@ -139,10 +143,14 @@ def _can_be_written(text: str) -> bool:
 def _run(options: Options) -> int:
     # A warden's own imports take as long as finding the plan: both at once.
     warden = _warden()
-    plan = _plan(options)
+    try:
+        plan = _plan(options)
+    except AxonError as error:
+        _tell_no_box(options, error)
+        raise
     if "--quiet" not in options.flags:
         sys.stderr.write(f"axonkernel: {posture_line(plan.posture)}\n")
-    for warning in plan.warnings:
+    for warning in (*plan.warnings, *_ungranted(options, plan)):
         sys.stderr.write(f"axonkernel: {warning}\n")
     sys.stderr.flush()
     # In time for a log that cannot be written to keep the command from running.
@@ -167,6 +175,19 @@ def _run(options: Options) -> int:
         sys.stderr.write(f"axonkernel exec: {unwritten}\n")
     _tell_status(options, plan, result)
     return result.exit_code or bool(unwritten)
+
+
+def _ungranted(options: Options, plan: BoxPlan) -> Iterator[str]:
+    """What the command will look for in vain, told before it does."""
+    words = options.command[1:]
+    if plan.bare or not any(map(os.path.exists, words)):
+        return
+    from axonkernel.box.ungranted import ungranted
+
+    for word in ungranted(plan, words):
+        shown = word if word.isprintable() else repr(word)
+        fix = f"add --read {shown}" if options.grants else "fs.read of the policy does not hold it"
+        yield f"{shown} is not granted; {fix}"
 
 
 def _warden() -> Channel | None:
@@ -255,7 +276,7 @@ def _tell_status(options: Options, plan: BoxPlan, result: BoxResult) -> None:
         "wall_s": round(result.wall_s, 6),
         "peaks": {
             "memory_bytes": result.peak_memory_bytes,
-            "cpu_s": result.cpu_s,
+            "cpu_s": None if result.cpu_s is None else round(result.cpu_s, 6),
             "pids": result.peak_pids,
             "refused_pids": result.refused_pids,
         },
@@ -267,3 +288,12 @@ def _tell_status(options: Options, plan: BoxPlan, result: BoxResult) -> None:
         "posture": [row._asdict() for row in plan.posture],
     }
     os.write(int(fd), (json.dumps(status) + "\n").encode())
+
+
+def _tell_no_box(options: Options, error: AxonError) -> None:
+    """The same line, short, where nothing came to run; the error is told on stderr as well."""
+    fd = options.values.get("json-status")
+    if fd is not None:
+        reason = "policy" if error.exit_code == 78 else "launch"
+        status = {"exit": error.exit_code, "reason": reason, "message": str(error)}
+        os.write(int(fd), (json.dumps(status) + "\n").encode())

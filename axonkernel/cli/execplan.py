@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ def make(
     ask = Ask("exec", os.getcwd(), options.command[0], hide=hide, state=own_folders())
     plan, host = prepare_surveyed(policy, ask, owner=owner_of(hide))
     links = tuple(line for layer in layers for line in linked_grants(layer))
-    plan = plan._replace(warnings=(*links, *plan.warnings))
+    plan = plan._replace(warnings=(*links, *_unheld(policy), *plan.warnings))
     create(plan)
     return plan, None if plan.create else seen(layers, policy, host, profile_paths())
 
@@ -62,6 +62,11 @@ def owner_of(files: Iterable[str]) -> int | None:
     """Who wrote the policy, for ``prepare``; None where that is root, who may have written it
     for the owner of what it grants, and where there is no file."""
     return next((uid for path in files if path and (uid := os.stat(path).st_uid)), None)
+
+
+def _unheld(policy: Policy) -> Iterator[str]:
+    if policy.limits is not None and policy.limits.output_bytes is not None:
+        yield "limits.output caps what a call of a Kernel returns, not what this command writes"
 
 
 def effective(layers: Iterable[Policy]) -> Policy:

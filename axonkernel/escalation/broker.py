@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -21,6 +22,9 @@ __all__ = ["Broker", "Pending"]
 _LOOK_S = 0.02
 
 _CLOSED_KEPT = 1000
+
+#: Of what waits, in the line that says that nobody can be asked.
+_SHOWN_CHARACTERS = 160
 
 
 class _Audit(Protocol):
@@ -193,6 +197,7 @@ class Broker:
 
     async def _lead(self, pending: Pending) -> None:
         try:
+            self._tell_if_nobody(pending.question)
             async with anyio.create_task_group() as group:
                 for decider in self.deciders:
                     if decider.available():
@@ -203,6 +208,20 @@ class Broker:
                 group.cancel_scope.cancel()
         finally:
             pending.led = False
+
+    def _tell_if_nobody(self, question: Question) -> None:
+        """A wait that nobody sees is not silent: one line for whoever looks on."""
+        if any(decider.available() for decider in self.deciders):
+            return
+        from axonkernel.escalation.prompt import escape
+
+        sys.stderr.write(
+            f"axonkernel: waiting {self._timeout_s:g} s for an answer to: "
+            f"{escape(question.action)[:_SHOWN_CHARACTERS]}; nobody can be asked here "
+            "(no terminal); answer with kernel.broker.answer, "
+            'or escalation.headless = "deny" says no at once\n'
+        )
+        sys.stderr.flush()
 
     async def _consult(self, decider: Decider, pending: Pending) -> None:
         pending.asked = True

@@ -362,3 +362,15 @@ def test_a_question_that_cannot_be_recorded_is_not_asked(
     with pytest.raises(AuditError):
         Broker([Callback(lambda q: bool(shown.append(q)))], audit=audit).ask_sync(ask_for())
     assert shown == []
+
+
+def test_a_wait_that_nobody_sees_is_told(
+    audit: MemoryAudit, ask_for: AskFor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line with how long and what to do; none where somebody is asked."""
+    assert Broker(audit=audit, timeout_s=0.01).ask_sync(ask_for()).outcome == "headless"
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "waiting 0.01 s for an answer to: " in told
+    assert 'escalation.headless = "deny"' in told
+    Broker([Callback(lambda question: True)], audit=audit).ask_sync(ask_for())
+    assert capsys.readouterr().err == ""
