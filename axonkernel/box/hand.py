@@ -139,9 +139,17 @@ class _Hand:
             if ready - {self.folders.fileno()}:
                 # The others have nothing to say but that it is over; what was made is told.
                 for _ in range(_MOST_BATCHES):
-                    if not self._act():
+                    if not self._act() | self._see_to_new():
                         return
                 return
+
+    def _see_to_new(self) -> bool:
+        """See to the folders that are new, if any, and to no others."""
+        new = [folder for folder in self.waiting if not folder[1]]
+        self.waiting.clear()
+        for folder in new:
+            self._see_to(*folder)
+        return bool(new)
 
     def _act(self) -> bool:
         """See to what has happened, if anything; what happened to one name many times, once."""

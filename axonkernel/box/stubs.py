@@ -11,6 +11,7 @@ Standard library only; not in any namespace of a box.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -191,23 +192,48 @@ def _make(item: Kept) -> os.stat_result:
     folder = look_up(folder_path)
     try:
         with _times_kept(folder):
-            if item.folder:
-                os.mkdir(name, item.mode, dir_fd=folder)
-            else:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                with open(os.open(name, flags, 0o600, dir_fd=folder), "w") as file:
-                    file.write(item.text)
-            own = os.fstat(folder)
-            if os.geteuid() == 0:
-                os.chown(name, own.st_uid, own.st_gid, dir_fd=folder, follow_symlinks=False)
-            made = look_up(name, folder)
-            os.chmod(f"/proc/self/fd/{made}", item.mode)
+            made = (
+                _made_folder(item, name, folder) if item.folder else _made_file(item, name, folder)
+            )
             try:
                 return os.fstat(made)
             finally:
                 os.close(made)
     finally:
         os.close(folder)
+
+
+def _made_folder(item: Kept, name: str, folder: int) -> int:
+    os.mkdir(name, item.mode, dir_fd=folder)
+    made = look_up(name, folder)
+    _finish(made, item, folder)
+    return made
+
+
+def _made_file(item: Kept, name: str, folder: int) -> int:
+    """Whole before it has its name, where the file system can: somebody may read it at once."""
+    try:
+        made = os.open(".", os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        nameless = True
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            raise
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        made, nameless = os.open(name, flags, 0o600, dir_fd=folder), False
+    os.write(made, item.text.encode())
+    _finish(made, item, folder)
+    if nameless:
+        os.link(f"/proc/self/fd/{made}", name, dst_dir_fd=folder, follow_symlinks=True)
+    return made
+
+
+def _finish(made: int, item: Kept, folder: int) -> None:
+    """Its owner is the folder's, its mode what was asked for, whatever the umask."""
+    path = f"/proc/self/fd/{made}"
+    if os.geteuid() == 0:
+        own = os.fstat(folder)
+        os.chown(path, own.st_uid, own.st_gid)
+    os.chmod(path, item.mode)
 
 
 def _remove(claim: Claim) -> None:
