@@ -41,6 +41,16 @@ _NO_NAMES = (
     "a literal address or a range, such as 203.0.113.10:443, opens a way out of the box"
 )
 
+_OWN_LOOPBACK = "a box has a loopback of its own: this reaches what listens in it, not the host's"
+
+_OWN_FOLDER = (
+    "{} in the box is its own, empty at the start: what lies there outside does not exist inside "
+    "(--unboxed answers for outside)"
+)
+
+#: Beside HOME, what every box has of its own.
+_PRIVATE = ("/tmp", "/var/tmp", "/dev/shm")
+
 _EXIT_CODES = {"allow": 0, "deny": 10, "escalate": 11}
 
 
@@ -80,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
     notes = (*loaded.notes, *_not_known(request, explanation))
     if boxed and _by_name_only(loaded, explanation):
         notes = (*notes, _NO_NAMES)
+    if boxed:
+        notes = (*notes, *_own_to_the_box(request, explanation))
     if args.json:
         say_json({**explanation.as_dict(), "notes": notes})
     else:
@@ -108,6 +120,21 @@ def _by_name_only(loaded: LoadedPolicy, explanation: Explanation) -> bool:
         return False
     rules = tuple(m.text for m in explanation.matches if m.rule.startswith("$.net.allow["))
     return bool(rules) and names_in(NetPolicy(allow=rules)) == rules
+
+
+def _own_to_the_box(request: AnyRequest, explanation: Explanation) -> Iterator[str]:
+    """Where the allowed thing is the box's own, and not the one that has its name outside."""
+    from axonkernel.policy.request import ConnectRequest, PathRequest
+
+    if explanation.decision.verdict != "allow":
+        return
+    if isinstance(request, ConnectRequest):
+        if request.host == "localhost" or request.host.startswith(("127.", "::1", "[::1")):
+            yield _OWN_LOOPBACK
+    elif isinstance(request, PathRequest) and explanation.decision.rule == "box":
+        grants = {match.text for match in explanation.matches if match.rule == "box"}
+        for folder in sorted(grants.intersection((*_PRIVATE, os.path.expanduser("~")))):
+            yield _OWN_FOLDER.format(folder)
 
 
 def _working_directory() -> str:
@@ -207,7 +234,7 @@ def _lines(loaded: LoadedPolicy, explanation: Explanation, notes: tuple[str, ...
     lines += [
         f"  also: {match.verdict} {match.rule} {match.text}  (layer {match.layer})"
         for match in explanation.matches
-        if not explanation.wins(match)
+        if not explanation.wins(match) and (match.rule, match.layer) != ("box", "box")
     ]
     if len(explanation.layers) > 1:
         lines += [f"  layer {name}: {said.verdict}" for name, said in explanation.layers]

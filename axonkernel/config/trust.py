@@ -158,7 +158,8 @@ def require_trust(source: Source, store: TrustStore | None = None) -> Trust:
                     "found, and not trusted: a policy found in a folder is a stranger's word "
                     "until you have read it",
                     hint=f"axonkernel trust {shown(source.path)}   "
-                    f"(headless: AXON_TRUST={source.digest}; or name it: --policy FILE)",
+                    f"(headless: AXON_TRUST={source.digest}; or name it: --policy FILE; "
+                    "for run: --agent FILE)",
                 )
             ],
             shown(source.path),

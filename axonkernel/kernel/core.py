@@ -102,6 +102,7 @@ class Core:
 
     def close(self) -> None:
         """Deny what waits, end what was left running, let go of what is ours."""
+        self.mediator.closed = True
         if self.broker is not None:
             self.broker.close()
         while self.closing:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from axonkernel.audit import AuditSink
 from axonkernel.audit.fields import request_fields
-from axonkernel.errors import EscalationDenied, EscalationOutcome, PolicyDenied
+from axonkernel.errors import AxonError, EscalationDenied, EscalationOutcome, PolicyDenied
 from axonkernel.escalation import Answer, Asker, Question
 from axonkernel.kernel.scope import Scope
 from axonkernel.policy.request import (
@@ -37,12 +37,16 @@ class Mediator:
         audit: takes a record of each decision before anything follows from it.
         asker: takes escalations to a person.
         agent: who asks, for records and prompts.
+
+    Attributes:
+        closed: set at the end of the kernel; every call raises AxonError from then on.
     """
 
     def __init__(self, audit: AuditSink, asker: Asker, agent: str) -> None:
         self.audit = audit
         self._asker = asker
         self._agent = agent
+        self.closed = False
 
     async def require(
         self, request: AnyRequest, scope: Scope, env: Mapping[str, str] | None = None
@@ -79,6 +83,8 @@ class Mediator:
         self, request: AnyRequest, scope: Scope, env: Mapping[str, str] | None
     ) -> str | Question:
         """The record id of an allowed request, or the question of an escalated one."""
+        if self.closed:
+            raise AxonError("the kernel is closed: the call did not run")
         with decide_span(_name(request)) as span:
             decision = scope.decide(request)
             if span is not None:

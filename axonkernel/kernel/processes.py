@@ -131,6 +131,8 @@ class Processes:
             raise
 
     def _call(self, plan: Plan, scope: Scope, data: bytes | None, timeout_s: float | None) -> Call:
+        if timeout_s is not None and not _is_time(timeout_s):
+            raise ToolError("process", f"timeout is a number of seconds, not {timeout_s!r}")
         policy = scope.policy
         boxed = needs_box(policy, inside=self._core.inside)
         start = Start(
@@ -188,3 +190,7 @@ class Processes:
         if refused is not None:
             raise ToolError("process.spawn", refused.error_text.strip())
         return Spawned(call, self._core.closing)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0

@@ -229,3 +229,25 @@ def test_odd_bytes_are_no_crash(project: Shell) -> None:
     ended = project.axonkernel("explain", "--policy", "policy.json", "--", "\x1b[2Jgit")
     assert ended.code == 10
     assert "\x1b" not in ended.out
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        (["--read", "/var/tmp/x"], "/var/tmp in the box is its own"),
+        (["--read", "~/.ssh/id_rsa"], " in the box is its own, empty at the start"),
+        (["--connect", "127.0.0.1:80"], "a box has a loopback of its own"),
+    ],
+)
+def test_what_has_only_the_same_name_in_the_box_is_told(
+    shell: Shell, words: list[str], note: str
+) -> None:
+    """In text and in JSON; outside a box nothing of it is true, and nothing is said."""
+    policy = {"default": "deny", "fs": {"read": ["src"]}, "net": {"allow": ["127.0.0.1:80"]}}
+    shell.write("policy.json", json.dumps(policy))
+    ask = ["explain", "--box", "--policy", "policy.json", *words]
+    ended = shell.axonkernel(*ask)
+    assert ended.code == 0 and "  note: " in ended.out and note in ended.out
+    assert "also: allow box" not in ended.out
+    assert any(note in each for each in shell.axonkernel(*ask, "--json").json["notes"])
+    assert note not in shell.axonkernel(*(w for w in ask if w != "--box"), "--unboxed").out
