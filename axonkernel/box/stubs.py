@@ -206,6 +206,10 @@ def _make(item: Kept) -> os.stat_result:
 def _made_folder(item: Kept, name: str, folder: int) -> int:
     os.mkdir(name, item.mode, dir_fd=folder)
     made = look_up(name, folder)
+    # Who owns the folder above can have put another of root's there, which must stay root's.
+    if os.geteuid() == 0 and os.listdir(f"/proc/self/fd/{made}"):
+        os.close(made)
+        raise OSError(errno.EEXIST, "replaced while it was being made", item.path)
     _finish(made, item, folder)
     return made
 

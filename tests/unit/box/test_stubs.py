@@ -153,3 +153,22 @@ def test_state_that_was_removed_is_not_made_again(tmp_path: Path, place: Path) -
     shutil.rmtree(tmp_path / "state")
     registry.give_back(holder())
     assert names(place) == before and not (tmp_path / "state").exists()
+
+
+@pytest.mark.root
+def test_another_folder_put_in_place_of_a_stub_stays_roots(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner of the folder above exchanges the two in between; alone, the stub is theirs."""
+    os.chown(place, 12345, 12345)
+    roots = place / "roots"
+    roots.mkdir()
+    (roots / "file").write_text("of root")
+    wanted = (Kept(f"{place}/made", "pin", stub=True, folder=True, mode=0o755),)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "mkdir", lambda name, *_, **__: roots.rename(place / name))
+        Registry("").take(holder(), wanted)
+    assert (place / "made").stat().st_uid == 0
+    (place / "made").rename(roots)
+    Registry("").take(holder(), wanted)
+    assert (place / "made").stat().st_uid == 12345
