@@ -215,7 +215,7 @@ def _pasta_failed(said: str) -> Missing:
 def veth() -> str:
     """A veth link, its table and its guard, made in a new network namespace and removed."""
     if os.geteuid() != 0:
-        raise Missing("root (a veth link)", "not root", 'use net.link = "pasta"')
+        raise Missing("root (a veth link)", "not root", "run as root; pasta needs none")
     with _namespace() as child:
         answer = _ask(child, "veth")
     if answer["error"]:

@@ -85,12 +85,23 @@ def _layers(
         layers = [policy for _, policy in load_profiles(profile_paths())]
         data = data_from_grants(options.grants)
         home = os.path.expanduser("~")
-        layers.append(parse(data, base=os.getcwd(), home=home, source="command line"))
+        try:
+            layers.append(parse(data, base=os.getcwd(), home=home, source="command line"))
+        except PolicyError as error:
+            raise PolicyError(map(_in_switches, error.faults), error.source) from None
     else:
         loaded = load(policy_file, require_policy="--require-policy" in options.flags or None)
         layers = [policy for _, policy in loaded.layers]
         hide = (loaded.source,)
     return [policy.closed() for policy in layers], hide
+
+
+def _in_switches(fault: Fault) -> Fault:
+    """``fault`` with a fix that a command line can take; a policy has other fields."""
+    if not (fault.hint and fault.path.startswith("$.env.allow[")):
+        return fault
+    name, _, value = str(fault.value).partition("=")
+    return Fault(fault.path, fault.message, fault.value, f"--set {name}={value or 'VALUE'}")
 
 
 def _protected(policy: Policy) -> Policy:

@@ -42,7 +42,10 @@ def explain_box(args: argparse.Namespace, cwd: str) -> int:
     loaded = load(args.policy, require_policy=args.require_policy, read_untrusted=True)
     policy = effective(layer.closed() for _, layer in loaded.layers)
     if policy.effective_isolation == "none":
-        fault = Fault("$.isolation", "there is no box", hint='declare fs, or isolation = "auto"')
+        hint = 'declare fs, or isolation = "auto"'
+        if not loaded.source:
+            hint = "name the policy with --policy FILE; axonkernel init writes one"
+        fault = Fault("$.isolation", "there is no box", hint=hint)
         raise PolicyError([fault], loaded.source or "policy")
     hide = (loaded.source,) if loaded.source else ()
     lacking = refused(policy)

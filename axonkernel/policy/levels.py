@@ -24,6 +24,11 @@ _VERDICTS: Mapping[Any, Verdict] = {
     "deny": "deny",
     "escalate": "escalate",
 }
+#: What other languages write for an answer, and what it is here.
+_MEANT = {
+    **dict.fromkeys(("yes", "y", "on", "true"), "allow"),
+    **dict.fromkeys(("no", "n", "off", "false", "none"), "deny"),
+}
 _PATTERN_KEYS = frozenset({"allow", "deny", "escalate"})
 #: Deeper than any tool name; keeps a hostile table from exhausting the stack.
 _DEEPEST = 16
@@ -76,7 +81,9 @@ def _read_entry(value: Any, place: Place, depth: int) -> Verdict | SubjectRules 
     if isinstance(value, list | tuple):
         hint = f"{{ allow = {spelled(list(value))} }}"
         return place.fault("must be a verdict or a table, not a list", value, hint)
-    close = nearest(value, ["allow", "deny", "escalate"]) if isinstance(value, str) else None
+    close = _MEANT.get(value.lower()) if isinstance(value, str) else None
+    if close is None and isinstance(value, str):
+        close = nearest(value, ["allow", "deny", "escalate"])
     return place.fault(
         f'must be true, false, "allow", "deny", "escalate" or a table, not {type_name(value)}',
         value,

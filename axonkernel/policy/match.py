@@ -137,7 +137,8 @@ def _parse_host(host: str) -> tuple[DestinationKind, str]:
     name = canonical_host(host)
     if name == "localhost" or name.endswith(".localhost"):
         raise ValueError(
-            f"{host!r}: a name never grants a loopback address; write 127.0.0.1:PORT or [::1]:PORT"
+            f"{host!r}: a name never grants a loopback address; write 127.0.0.1:PORT or "
+            "[::1]:PORT, which is the box's own inside a box"
         )
     return ("name" if literal(name) is None else "ip"), name
 

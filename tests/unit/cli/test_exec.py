@@ -111,3 +111,13 @@ def test_a_missing_wall_is_told_with_the_commands_own_switches(
     assert first == f"axonkernel {command}: {error}" and 'isolation = "best-effort"' in first
     assert len(rest) == bool(way)
     assert way in "".join(rest)
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"), [("PYTHONPATH", "--set PYTHONPATH=VALUE"), ("A=b", "--set A=b")]
+)
+def test_a_fix_for_a_variable_is_one_that_exec_takes(shell: Shell, given: str, fix: str) -> None:
+    """Not a field of a policy that is not there."""
+    ended = shell.axonkernel("exec", "--env", given, "--", "true")
+    assert ended.code == 78 and f"fix: {fix}" in ended.err
+    assert "unsafe_allow" not in ended.err
