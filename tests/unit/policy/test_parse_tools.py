@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from axonkernel.errors import PolicyError
 from axonkernel.policy.model import SubjectRules, ToolRules
 from axonkernel.policy.parse import parse as read
 
@@ -25,3 +28,13 @@ def test_patterns_on_a_subject() -> None:
             ("review", ToolRules((("deny", "allow"),))),
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "fix"), [("yes", '"allow"'), ("Off", '"deny"'), ("escalat", '"escalate"')]
+)
+def test_a_word_of_another_language_is_answered_with_what_it_means(written: str, fix: str) -> None:
+    """The fix of a fault says what was meant, not another verdict."""
+    with pytest.raises(PolicyError) as caught:
+        read({"tools": {"fs.read": written}})
+    assert [fault.hint for fault in caught.value.faults] == [fix]
