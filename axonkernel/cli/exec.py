@@ -45,7 +45,7 @@ options:
   --require-policy     refuse to run without a policy or grants
   --best-effort        run with the walls this machine has, and say which are missing
   --json-status FD     write one line of JSON there at the end
-  --quiet              do not print the posture
+  --quiet              do not print the posture, nor where the command starts
 
 examples:
   axonkernel exec --read . -- ls -la
@@ -150,8 +150,10 @@ def _run(options: Options) -> int:
         raise
     if "--quiet" not in options.flags:
         sys.stderr.write(f"axonkernel: {posture_line(plan.posture)}\n")
+    where = f"{os.getcwd()} is not granted" if "--quiet" in options.flags else None
     for warning in (*plan.warnings, *_ungranted(options, plan)):
-        sys.stderr.write(f"axonkernel: {warning}\n")
+        if where is None or not warning.startswith(where):  # no warning: where the command starts
+            sys.stderr.write(f"axonkernel: {warning}\n")
     sys.stderr.flush()
     # In time for a log that cannot be written to keep the command from running.
     from axonkernel.audit import AuditLog
