@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-__all__ = ["identity", "sources"]
+__all__ = ["identity", "sources", "value_of"]
 
 _MOST_BYTES = 1 << 20
 _SECTION = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)\s*\]\s*(.*)")
@@ -52,10 +52,11 @@ def _user(text: str) -> Iterator[tuple[str, str]]:
         elif line.lstrip().startswith("["):
             section = ""
         if section == "user" and (match := _KEY.match(line)):
-            yield match[1].lower(), _value(match[2])
+            yield match[1].lower(), value_of(match[2])
 
 
-def _value(text: str) -> str:
+def value_of(text: str) -> str:
+    """A value as git reads it: without quotes, escapes and comments."""
     value = ""
     for quoted, escaped, comment, plain in _PIECE.findall(text):
         if comment:

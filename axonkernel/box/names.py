@@ -23,6 +23,7 @@ __all__ = [
     "absent",
     "entry_of",
     "expand",
+    "named",
     "other_names",
     "real",
     "sockets",
@@ -100,7 +101,7 @@ def expand(patterns: tuple[str, ...], grants: Iterable[str]) -> Iterator[Entry]:
     others: list[_Test] = []
     for pattern in patterns:
         if not is_glob(pattern):
-            yield _named(unescape(pattern))
+            yield named(unescape(pattern))
         elif is_glob(last := posixpath.basename(pattern)):
             others.append(path_glob(pattern))
         else:
@@ -110,10 +111,11 @@ def expand(patterns: tuple[str, ...], grants: Iterable[str]) -> Iterator[Entry]:
     for path in _walk(grants):
         tests = (*by_name.get(posixpath.basename(path), ()), *others)
         if any(matches(path) for matches in tests):
-            yield _named(path)
+            yield named(path)
 
 
-def _named(path: str) -> Entry:
+def named(path: str) -> Entry:
+    """What a name stands for, with the name itself where it is a link."""
     entry = entry_of(real(path))
     return entry._replace(link=_link(path)) if os.path.islink(path) else entry
 

@@ -5,14 +5,22 @@ Touches the file system, reads only.
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from axonkernel.box.names import Absent, Entry, absent, expand, other_names, sockets
+from axonkernel.box import gitfiles
+from axonkernel.box.names import Absent, Entry, absent, expand, named, other_names, sockets
 from axonkernel.policy.globs import path_glob
 from axonkernel.policy.model import FsPolicy, Policy
-from axonkernel.policy.protect import DEFAULT_PROTECT, GIT_FILE, is_folder_name
+from axonkernel.policy.protect import (
+    DEFAULT_PROTECT,
+    GIT_CONFIG,
+    GIT_FILE,
+    GIT_HEAD,
+    is_folder_name,
+)
 
 __all__ = ["absent_names", "denied_names", "host_sockets", "protected_names"]
 
@@ -37,9 +45,35 @@ def protected_names(fs: FsPolicy) -> Iterator[Entry]:
 def _protected(fs: FsPolicy) -> Iterator[Entry]:
     patterns = _protect(fs)
     files = (GIT_FILE,) if patterns and GIT_FILE not in patterns else ()
-    for entry in expand((*patterns, *files), fs.write):
+    heads = (GIT_HEAD,) if GIT_CONFIG in patterns and GIT_HEAD not in patterns else ()
+    found: dict[str, str | None] = dict(_around(fs.write)) if heads else {}
+    for entry in expand((*patterns, *files, *heads), fs.write):
+        path = entry.link or entry.path
+        folder, name = posixpath.split(path)
+        if heads and name == "HEAD":
+            if gitfiles.is_repository(folder):
+                found.setdefault(folder, None)
+            if not any(path_glob(pattern)(path) for pattern in patterns):
+                continue
+        if heads and name == ".git":
+            found[gitfiles.repository_of(path)] = folder
         if not (files and entry.kind == "dir" and entry.path.endswith("/.git")):
             yield entry
+    found.pop("", None)
+    more = {path for item in found.items() for path in gitfiles.runs_by(*item)}
+    for path in sorted(more):
+        if _is_written(path, fs) or _is_written(os.path.realpath(path), fs):
+            yield named(path)
+
+
+def _around(grants: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The repositories in whose work trees grants lie."""
+    for grant in grants:
+        folder = grant
+        while folder != "/":
+            folder = posixpath.dirname(folder)
+            if found := gitfiles.repository_of(posixpath.join(folder, ".git")):
+                yield found, folder
 
 
 def _is_below(path: str, folders: set[str]) -> bool:
@@ -78,6 +112,7 @@ def _repository(config: str) -> str:
     """The folder of the repository whose configuration lies at a path; "" for other files."""
     folder, name = posixpath.split(config)
     is_one = folder.endswith("/.git") or "/.git/modules/" in folder
+    is_one = is_one or (name == "config" and gitfiles.is_repository(folder))
     return folder if name == "config" and is_one else ""
 
 
@@ -88,7 +123,8 @@ def _git_names(repository: str, patterns: tuple[str, ...]) -> Iterator[Absent]:
         Absent(f"{repository}/hooks", (), "dir", 0o755),
     )
     tests = [path_glob(pattern) for pattern in patterns]
-    return (name for name in found if any(matches(name.path) for matches in tests))
+    other = GIT_CONFIG in patterns and "/.git/" not in f"{repository}/"
+    return (name for name in found if other or any(matches(name.path) for matches in tests))
 
 
 def _is_written(path: str, fs: FsPolicy) -> bool:

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DEFAULT_PROTECT", "DEVICES", "GIT_FILE", "NEVER_BROUGHT", "is_folder_name"]
+__all__ = [
+    "DEFAULT_PROTECT",
+    "DEVICES",
+    "GIT_CONFIG",
+    "GIT_FILE",
+    "GIT_HEAD",
+    "NEVER_BROUGHT",
+    "is_folder_name",
+]
 
 _NAMES: Final = (
     # git runs hooks, and programs its configuration names
@@ -39,6 +47,11 @@ DEFAULT_PROTECT: Final = tuple(f"/**/{name}" for name in _NAMES)
 
 #: The file (never the folder) by which a submodule or worktree says where its repository is.
 GIT_FILE: Final = "/**/.git"
+
+#: Where this is protected, so is all else by which git runs programs (box/gitfiles.py).
+GIT_CONFIG: Final = "/**/.git/config"
+#: Every folder that is a repository has it, whatever its name.
+GIT_HEAD: Final = "/**/HEAD"
 
 #: Names of the list that are folders; one that a policy names and that is missing is held as
 #: what its readers expect.
