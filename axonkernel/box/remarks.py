@@ -1,10 +1,14 @@
-"""What is said of a box after its end, beside its exit code. Standard library only."""
+"""What is said of a box after its end, beside its exit code.
+
+Names are an agent's choice, and are shown as prompts show them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from axonkernel.box.model import BoxResult
+from axonkernel.policy.visible import visible
 
 __all__ = ["KEEPER_GONE", "remarks"]
 
@@ -17,7 +21,7 @@ def remarks(result: BoxResult) -> Iterator[str]:
     """Lines for whoever started the box."""
     if result.reason == "keeper":
         why = next((text for what, text in result.kept if what == "keeper.ended"), "killed")
-        yield f"{KEEPER_GONE} ({why})"
+        yield f"{KEEPER_GONE} ({visible(why)})"
     refused = [_destination(*each) for each in result.denied]
     if refused:
         yield f"refused, as net.allow does not grant it: {_listed(refused)}"
@@ -29,12 +33,12 @@ def remarks(result: BoxResult) -> Iterator[str]:
         yield f"new or replaced since the start, and covered a moment later: {_listed(masked)}"
     for what, path in result.kept:
         if what == "watch.full":
-            yield f"below {path} new names were not watched: there are too many folders"
+            yield f"below {visible(path)} new names were not watched: there are too many folders"
 
 
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{', '.join(names[:_MOST_NAMED])}{more}"
+    return f"{', '.join(map(visible, names[:_MOST_NAMED]))}{more}"
 
 
 def _destination(address: str, protocol: str, port: int) -> str:

@@ -247,8 +247,22 @@ def _remove(claim: Claim) -> None:
         if _is_still(claim, folder):
             with _times_kept(folder):
                 (os.rmdir if claim.folder else os.unlink)(name, dir_fd=folder)
+        elif not claim.folder:
+            _open_up(claim, name, folder)
     finally:
         os.close(folder)
+
+
+def _open_up(claim: Claim, name: str, folder: int) -> None:
+    """What somebody wrote into a stub is theirs: for its owner alone, as it may be a secret."""
+    opened = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        found = os.fstat(opened)
+        same = (found.st_dev, found.st_ino) == (claim.device, claim.inode)
+        if same and stat.S_ISREG(found.st_mode) and not stat.S_IMODE(found.st_mode):
+            os.chmod(f"/proc/self/fd/{opened}", 0o600)
+    finally:
+        os.close(opened)
 
 
 def _is_still(claim: Claim, folder: int | None = None) -> bool:

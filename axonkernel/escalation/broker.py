@@ -213,11 +213,11 @@ class Broker:
         """A wait that nobody sees is not silent: one line for whoever looks on."""
         if any(decider.available() for decider in self.deciders):
             return
-        from axonkernel.escalation.prompt import escape
+        from axonkernel.policy.visible import visible
 
         sys.stderr.write(
             f"axonkernel: waiting {self._timeout_s:g} s for an answer to: "
-            f"{escape(question.action)[:_SHOWN_CHARACTERS]}; nobody can be asked here "
+            f"{visible(question.action)[:_SHOWN_CHARACTERS]}; nobody can be asked here "
             "(no terminal); answer with kernel.broker.answer, "
             'or escalation.headless = "deny" says no at once\n'
         )

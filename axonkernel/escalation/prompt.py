@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -23,8 +22,9 @@ from axonkernel.policy.request import (
     ShellRequest,
     ToolRequest,
 )
+from axonkernel.policy.visible import visible
 
-__all__ = ["escape", "prompt_text"]
+__all__ = ["prompt_text"]
 
 #: Of one word, as it is shown: about two lines of a terminal.
 _MAX_VALUE_CHARACTERS = 160
@@ -35,31 +35,6 @@ _LAST_LINES = 5
 
 #: What is shown without quotes.
 _NAME: Final = re.compile(r"[A-Za-z0-9_./+-]{1,160}")
-
-#: Unicode categories that draw nothing, move the cursor, reorder or break lines.
-_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-
-
-def escape(text: str) -> str:
-    """``text`` with every character that is not plainly visible written out.
-
-    Controls, bidi marks, zero-width and unassigned characters, spaces other than the space,
-    and combining marks become backslash escapes; a backslash is doubled, so no text can
-    imitate an escape.
-    """
-    return "".join(_visible(character) for character in text)
-
-
-def _visible(character: str) -> str:
-    if character == "\\":
-        return "\\\\"
-    if " " <= character <= "~":
-        return character
-    category = unicodedata.category(character)
-    # Zs: blanks that look like the space; M*: marks that alter the character before them.
-    if category in _UNSEEN or category == "Zs" or category.startswith("M"):
-        return character.encode("unicode_escape", "surrogatepass").decode("ascii")
-    return character
 
 
 def prompt_text(question: Question, *, waiting: int = 1, timeout_s: float | None = None) -> str:
@@ -207,7 +182,7 @@ def _fitting(characters: Iterable[str], room: int) -> list[str]:
     def taken() -> Iterator[str]:
         left = room
         for character in characters:
-            shown = _visible(character)
+            shown = visible(character)
             left -= len(shown)
             if left < 0:
                 return

@@ -172,3 +172,17 @@ def test_another_folder_put_in_place_of_a_stub_stays_roots(
     (place / "made").rename(roots)
     Registry("").take(holder(), wanted)
     assert (place / "made").stat().st_uid == 12345
+
+
+def test_what_the_host_wrote_into_a_stub_is_its_owners(tmp_path: Path, place: Path) -> None:
+    """A stub with content stays at the end, no longer closed to its owner and to nobody else's
+    eyes; one that the host gave a mode keeps it, and an empty one is removed."""
+    registry = Registry(str(tmp_path / "state"))
+    paths = [place / name for name in (".env", "own", "empty")]
+    registry.take(holder(), tuple(Kept(str(path), "mask", stub=True) for path in paths))
+    paths[1].chmod(0o640)
+    for path in paths[:2]:
+        path.write_text("TOKEN=1")
+    registry.give_back(holder())
+    assert [path.stat().st_mode & 0o7777 for path in paths[:2]] == [0o600, 0o640]
+    assert paths[0].read_text() == "TOKEN=1" and not paths[2].exists()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from axonkernel.escalation.prompt import escape, prompt_text
+from axonkernel.escalation.prompt import prompt_text
 from axonkernel.escalation.question import Question
 from axonkernel.policy.request import Decision, ProcessRequest, Request
+from axonkernel.policy.visible import visible
 
 DECISION = Decision("escalate", "shell.args", "$.shell.args.git.escalate[0]")
 
@@ -29,7 +30,7 @@ DECISION = Decision("escalate", "shell.args", "$.shell.args.git.escalate[0]")
 )
 def test_what_cannot_be_seen_is_written_out(text: str, shown: str) -> None:
     """Controls, bidi, zero width, look-alike blanks, marks; and no text imitates an escape."""
-    assert escape(text) == shown
+    assert visible(text) == shown
 
 
 def test_argv_is_one_word_a_line() -> None:
