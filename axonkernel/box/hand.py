@@ -74,6 +74,8 @@ class _Hand:
         self.rules = rules
         self.folders = Folders()
         self.owners = Owners()
+        #: Whether there were too many folders from the start.
+        self.is_full = False
         self.told: set[tuple[str, str]] = set()
         #: Folders to see to, and what in each is told of (_see_to).
         self.waiting: list[tuple[str, int]] = []
@@ -247,12 +249,12 @@ class _Hand:
                 at its place.
         """
         if len(self.folders) >= MOST_FOLDERS:
-            self._give_up_at(path)
+            self._give_up_at(path, since_ns)
             return
         try:
             watched = self._watch(path)
         except OSError:  # no more for this user: what is kept by name comes first
-            self._give_up_at(path)
+            self._give_up_at(path, since_ns)
             return
         for count, (name, is_folder) in enumerate(_names(path) if watched else (), 1):
             inner = posixpath.join(path, name)
@@ -266,7 +268,11 @@ class _Hand:
             if count % _NAMES_AT_ONCE == 0:
                 self._act()  # a mask that is gone now cannot wait for the rest
 
-    def _give_up_at(self, path: str) -> None:
+    def _give_up_at(self, path: str, since_ns: int) -> None:
+        # A box that makes folders until none can be watched would read what it is denied.
+        if not since_ns and not self.is_full and self.rules.denies_new:
+            raise OSError(errno.ENOSPC, f"folders made during the run are too many: {path}")
+        self.is_full = True
         self.waiting.clear()
         self._tell("watch.full", path)
 

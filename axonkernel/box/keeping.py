@@ -39,6 +39,7 @@ class Rules:
     def __init__(self, watch: Watch) -> None:
         self.kept: dict[str, Kept] = {item.path: item for item in watch.kept}
         self.everywhere = watch.sockets or bool(watch.denied)
+        self.denies_new = bool(watch.denied)
         self._sockets = watch.sockets
         self.grants = sorted(watch.grants, key=lambda grant: -len(grant[0]))
         self._denied = _Patterns(watch.denied)
