@@ -249,7 +249,7 @@ def test_a_protection_comes_back_after_the_host_saves(box: Boxed) -> None:
         assert "[x]" in held.attempts(["read", ".git/config"])[0]
         hooks = git / "hooks"
         hooks.rename(git / "hooks.old")
-        hooks.mkdir()
+        hooks.mkdir(exist_ok=True)
         assert held.until(["chmod", ".git/hooks", 0o755], "EROFS")
         assert held.attempts(["write", ".git/hooks/pre-commit", "evil"]) == ["EROFS"]
         assert held.end() == 0

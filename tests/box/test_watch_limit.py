@@ -8,7 +8,10 @@ from box.boxed import PYTHON, Boxed
 
 pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
 
-MAKE = "import os, sys, time; [os.mkdir('w/' + str(i)) for i in range(int(sys.argv[1]))]; time.sleep({})"
+MAKE = (
+    "import os, sys, time; [os.mkdir('w/' + str(i)) for i in range(int(sys.argv[1]))]; "
+    "time.sleep({})"
+)
 
 
 @pytest.mark.parametrize(
