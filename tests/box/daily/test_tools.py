@@ -259,7 +259,7 @@ default = "deny"
 [fs]
 write = ["./project"]
 [shell]
-allow = ["{pytest}", "sh"]
+allow = ["{pytest}", "sh", "{python}"]
 """
 # In a folder with spaces, pip writes it as a script for sh that starts the interpreter.
 PYTEST = f"{sys.prefix}/bin/pytest"
@@ -288,4 +288,4 @@ $ {shlex.quote(PYTEST)} -q -p no:cacheprovider --junit-xml=r.xml test_bad.py
 @pytest.mark.parametrize("work", PYTEST_WORKS, ids=lambda work: work.title)
 def test_pytest(day: Day, work: Work) -> None:
     """A program of a virtual environment, named by its path, brings its environment."""
-    day.check(SUITE.format(pytest=PYTEST), PYTEST_WORKS, work)
+    day.check(SUITE.format(pytest=PYTEST, python=sys.executable), PYTEST_WORKS, work)

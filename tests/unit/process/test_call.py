@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shlex
 import sys
 import threading
 import time
@@ -166,7 +167,7 @@ def test_a_declared_output_limit_ends_the_program(stream: str, tmp_path: Path) -
 def test_a_result_tells_what_was_used() -> None:
     """Processor time of the program and its children; how it ended."""
     busy = "import time\nwhile time.process_time() < 0.3: pass"
-    result = _run("sh", "-c", f"{sys.executable} -ISc '{busy}'; exit 3")
+    result = _run("sh", "-c", f"{shlex.quote(sys.executable)} -ISc '{busy}'; exit 3")
     assert result.used.cpu_s is not None and 0.3 <= result.used.cpu_s < 3.0
     assert result.used.wall_s >= 0.3 and result.used.reason == "exit"
     idle = _run("sleep", "0.3")
