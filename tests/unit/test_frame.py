@@ -183,9 +183,12 @@ def test_documented_exceptions_are_the_exceptions() -> None:
     assert named == raised - {"AxonError"} | {"EscalationPending", "IsolationUnavailable"}
 
 
-def test_the_example_of_the_readme_is_a_program_with_a_sound_policy() -> None:
-    """The first thing a user copies compiles, and its policy is understood in full."""
-    (text,) = fenced(ROOT / "README.md", "python")
+@pytest.mark.parametrize("at", [0, 1])
+def test_the_examples_of_the_readme_are_programs_with_a_sound_policy(at: int) -> None:
+    """What a user copies first compiles, and its policy is understood in full."""
+    examples = fenced(ROOT / "README.md", "python")
+    assert len(examples) == 2
+    text = examples[at]
     policies = [
         keyword.value
         for node in ast.walk(ast.parse(text))
