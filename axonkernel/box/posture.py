@@ -29,7 +29,10 @@ _VETH = (
 _IN_MEMORY = "an interpreter that is there still runs what it reads"
 _NESTED = "programs can make namespaces: more of the kernel is in reach"
 _AROUND = "code in the box can do the same around the mediator"
-_SEEN = "what is not granted can be seen by name, not opened or executed"
+_SEEN = (
+    "what is not granted can be seen by name, not opened or executed; mode, owner and times of "
+    "the user's own files can be changed"
+)
 _TAKEN_OUT = "without a box, fs.deny and fs.protect take nothing out of a grant"
 _PATTERNS = "a new name that only a pattern denies or protects is masked or told once it is there"
 
@@ -121,7 +124,7 @@ def _confined(policy: Policy, plan: BoxPlan) -> Iterator[PostureField]:
     if plan.filter and policy.net is not None and policy.net.allow == ():
         yield PostureField("net", "enforced", "seccomp filter", "no IPv4 or IPv6 sockets")
     if policy.fs is not None and policy.shell is not None and policy.shell.allow is not True:
-        yield PostureField("shell", "enforced", "Landlock", _SEEN)
+        yield PostureField("shell", "enforced", "Landlock", "programs can be seen, not executed")
     if policy.env is not None:
         yield PostureField("env", "enforced", "environment built from nothing")
     yield _user(plan)

@@ -130,7 +130,7 @@ def attempt() -> None:
 
 def warm_up() -> None:
     """Import what takes long, before a fork. Raises ImportError."""
-    import pyroute2.iproute.linux  # noqa: F401
+    import pyroute2.iproute.linux  # noqa: F401 - loaded for the processes forked from this one
 
 
 def _netlink() -> Any:
@@ -273,7 +273,7 @@ def _refusal() -> type[Exception]:
     """What pyroute2 raises when the kernel says no."""
     from pyroute2.netlink.exceptions import NetlinkError
 
-    return NetlinkError  # type: ignore[no-any-return]
+    return NetlinkError  # type: ignore[no-any-return]  # the library has no types
 
 
 def _sweep(known: changes.Changes, host: Any) -> None:

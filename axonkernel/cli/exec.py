@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from axonkernel.box.model import BoxPlan, BoxResult, Command, posture_line
 from axonkernel.errors import AxonError
+from axonkernel.policy.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,7 +154,7 @@ def _run(options: Options) -> int:
     where = f"{os.getcwd()} is not granted" if "--quiet" in options.flags else None
     for warning in (*plan.warnings, *_ungranted(options, plan)):
         if where is None or not warning.startswith(where):  # no warning: where the command starts
-            sys.stderr.write(f"axonkernel: {warning}\n")
+            sys.stderr.write(f"axonkernel: {visible(warning)}\n")
     sys.stderr.flush()
     # In time for a log that cannot be written to keep the command from running.
     from axonkernel.audit import AuditLog
@@ -164,7 +165,7 @@ def _run(options: Options) -> int:
     result, unwritten = _supervised(plan, options.command, warden)
     audit.record("box.end", agent="exec", result=result._asdict())
     if result.reason == "launch":
-        sys.stderr.write(f"axonkernel exec: {result.stage}: {result.message}\n")
+        sys.stderr.write(f"axonkernel exec: {result.stage}: {visible(result.message)}\n")
     elif result.reason in ("wall", "memory"):
         sys.stderr.write(f"axonkernel exec: the {result.reason} limit ended the command\n")
     if result.refused_pids:

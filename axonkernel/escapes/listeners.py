@@ -67,9 +67,9 @@ class Listeners:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         return int(self._bound(family, kind, (address, port)).getsockname()[1])
 
-    def _bound(self, family: int, kind: int, address: object) -> socket.socket:
+    def _bound(self, family: int, kind: int, address: tuple[str, int] | str) -> socket.socket:
         server = socket.socket(family, kind)
-        server.bind(address)  # type: ignore[arg-type]
+        server.bind(address)
         if kind == socket.SOCK_STREAM:
             server.listen()
         self._sockets.append(server)

@@ -10,6 +10,7 @@ import secrets
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from axonkernel.escapes.suite import ATTEMPTS
 
@@ -46,7 +47,9 @@ class Victims:
 
     def __init__(self, token: str, outside: Path, uid: int, gid: int) -> None:
         self._undo = contextlib.ExitStack()
-        self._who = {"user": uid, "group": gid, "extra_groups": []} if os.geteuid() == 0 else {}
+        self._who: dict[str, Any] = (
+            {"user": uid, "group": gid, "extra_groups": []} if os.geteuid() == 0 else {}
+        )
         try:
             self._processes = {
                 each.id: self._start(_VICTIM) for each in ATTEMPTS if each.sign == "victim"
@@ -71,8 +74,8 @@ class Victims:
         """End them all."""
         self._undo.close()
 
-    def _start(self, argv: tuple[str, ...], **options: object) -> subprocess.Popen[str]:
-        process: subprocess.Popen[str] = subprocess.Popen(  # type: ignore[call-overload]
+    def _start(self, argv: tuple[str, ...], **options: Any) -> subprocess.Popen[str]:
+        process: subprocess.Popen[str] = subprocess.Popen(
             argv, text=True, start_new_session=True, **self._who,
             **{"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, **options},
         )  # fmt: skip

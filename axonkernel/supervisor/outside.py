@@ -13,6 +13,7 @@ from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField, post
 from axonkernel.box.remarks import remarks
 from axonkernel.errors import AxonError, BoxError
 from axonkernel.policy.model import Policy
+from axonkernel.policy.visible import visible
 from axonkernel.supervisor.ahead import importing
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def _grants(hello: dict[str, Any]) -> BoxGrants:
 def _announce(posture: tuple[PostureField, ...], warnings: tuple[str, ...]) -> None:
     """One line of posture, and what the reader should know, on stderr."""
     lines = [posture_line(posture), *warnings]
-    sys.stderr.write("".join(f"{_PREFIX}{line}\n" for line in lines))
+    sys.stderr.write("".join(f"{_PREFIX}{visible(line)}\n" for line in lines))
     sys.stderr.flush()
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from axonkernel.box.launch import Launcher
+from axonkernel.box.model import BoxPlan
 from box.boxed import Boxed
+from box.plans import planned
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +28,33 @@ def box(tmp_path: Path, box_cache: Path) -> Boxed:
     (boxed.project / "a.txt").write_text("text of a")
     (boxed.project / "secret.txt").write_text("KEY-51c0")
     return boxed
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """An empty project with a folder out/."""
+    folder = tmp_path / "project"
+    (folder / "out").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def plan(project: Path) -> BoxPlan:
+    """A box for a program in the project."""
+    return planned(project)
+
+
+@pytest.fixture
+def launcher() -> Iterator[Launcher]:
+    """A warm launcher."""
+    made = Launcher()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def null() -> Iterator[int]:
+    """The null device, open."""
+    fd = os.open(os.devnull, os.O_RDWR)
+    yield fd
+    os.close(fd)

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from axonkernel.box.host import Ask
 from axonkernel.box.milestones import MILESTONES
 from axonkernel.box.model import BoxPlan
-from axonkernel.box.prepare import prepare
-from axonkernel.policy.parse import parse
 from box.boxed import PYTHON
+from box.plans import planned
 from lab import processes
 
 pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
@@ -36,22 +34,9 @@ time.sleep(60)
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    (folder / "out").mkdir(parents=True)
-    return folder
-
-
-@pytest.fixture
 def kept(project: Path) -> str:
     """A plan with a network of its own, in a file."""
-    data = {
-        "default": "deny",
-        "fs": {"read": ["."], "write": ["./out"]},
-        "shell": {"allow": [PYTHON]},
-    }
-    policy = parse(data, base=str(project), home="/root", source="test")
-    return store(project, prepare(policy, Ask("call", str(project), program=PYTHON), env={}))
+    return store(project, planned(project))
 
 
 def store(project: Path, plan: BoxPlan) -> str:

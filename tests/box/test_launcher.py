@@ -10,64 +10,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from axonkernel.box.host import Ask
 from axonkernel.box.launch import BoxProcess, Launcher
 from axonkernel.box.model import BoxPlan, BoxResult, Command, Mount
-from axonkernel.box.prepare import prepare
 from axonkernel.errors import BoxError
-from axonkernel.policy.parse import parse
 from box.boxed import PYTHON
+from box.plans import planned, python
 from lab import processes
 
 pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
 
 BEAT = "import time\nwhile True:\n    open('out/beat', 'a').write('x'); time.sleep(0.02)"
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    (folder / "out").mkdir(parents=True)
-    return folder
-
-
-@pytest.fixture
-def plan(project: Path) -> BoxPlan:
-    return planned(project)
-
-
-def planned(project: Path, **limits: str) -> BoxPlan:
-    data = {
-        "default": "deny",
-        "fs": {"read": ["."], "write": ["./out"]},
-        "shell": {"allow": [PYTHON]},
-        **({"limits": limits} if limits else {}),
-    }
-    policy = parse(data, base=str(project), home="/root", source="test")
-    return prepare(policy, Ask("call", str(project), program=PYTHON), env={"LANG": "C.UTF-8"})
-
-
-@pytest.fixture
-def launcher() -> Iterator[Launcher]:
-    made = Launcher()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def null() -> Iterator[int]:
-    fd = os.open(os.devnull, os.O_RDWR)
-    yield fd
-    os.close(fd)
-
-
-def command(code: str, null: int, out: int | None = None) -> Command:
-    return Command((PYTHON, "-ISc", code), null, null if out is None else out, null)
 
 
 def ended(box: BoxProcess) -> BoxResult:
@@ -80,7 +36,7 @@ def ended(box: BoxProcess) -> BoxResult:
 def test_output_and_exit_code(launcher: Launcher, plan: BoxPlan, null: int) -> None:
     """Through the descriptors that were lent, which stay the caller's."""
     read, write = os.pipe()
-    box = launcher.start(plan, command("import os; os.write(1, b'said'); os._exit(3)", null, write))
+    box = launcher.start(plan, python("import os; os.write(1, b'said'); os._exit(3)", null, write))
     os.close(write)
     with open(read, "rb") as pipe:
         assert pipe.read() == b"said"
@@ -96,7 +52,7 @@ def test_many_side_by_side_and_from_threads(launcher: Launcher, plan: BoxPlan, n
     def start(first: int) -> None:
         for n in range(first, first + 3):
             code = f"import os, time; time.sleep(0.3); os._exit({n})"
-            boxes[n] = launcher.start(plan, command(code, null))
+            boxes[n] = launcher.start(plan, python(code, null))
 
     threads = [threading.Thread(target=start, args=(10 * k,)) for k in range(1, 5)]
     for thread in threads:
@@ -129,7 +85,7 @@ def test_kill_ends_every_process(
     launcher: Launcher, plan: BoxPlan, project: Path, null: int
 ) -> None:
     """137, the reason told; what it had forked is gone too."""
-    box = launcher.start(plan, command(f"import os; os.fork(); os.setsid()\n{BEAT}", null))
+    box = launcher.start(plan, python(f"import os; os.fork(); os.setsid()\n{BEAT}", null))
     wait_for_beat(project)
     box.kill()
     result = ended(box)
@@ -141,7 +97,7 @@ def test_closing_a_box_kills_it(
     launcher: Launcher, plan: BoxPlan, project: Path, null: int
 ) -> None:
     """A handle that is let go leaves nothing running."""
-    box = launcher.start(plan, command(BEAT, null))
+    box = launcher.start(plan, python(BEAT, null))
     wait_for_beat(project)
     box.close()
     time.sleep(0.5)
@@ -151,12 +107,12 @@ def test_closing_a_box_kills_it(
 def test_signals_and_pauses(launcher: Launcher, project: Path, null: int) -> None:
     """A signal reaches the program; while paused the wall clock stands still."""
     code = "import signal, sys, time\nsignal.signal(10, lambda *_: sys.exit(9))\n" + BEAT
-    box = launcher.start(planned(project), command(code, null))
+    box = launcher.start(planned(project), python(code, null))
     wait_for_beat(project)
     box.signal(signal.SIGUSR1)
     assert ended(box).exit_code == 9
     limited = launcher.start(
-        planned(project, wall="1s"), command("import time; time.sleep(30)", null)
+        planned(project, wall="1s"), python("import time; time.sleep(30)", null)
     )
     limited.pause()
     assert limited.wait(2.0) is None
@@ -171,23 +127,23 @@ def test_a_failed_launch_is_a_result(launcher: Launcher, plan: BoxPlan, null: in
     assert (result.exit_code, result.reason, box.pid) == (127, "launch", 0)
     assert "/nowhere" in result.message
     gone = plan._replace(mounts=(*plan.mounts, Mount("bind", "/x", "/nowhere")))
-    broken = ended(launcher.start(gone, command("", null)))
+    broken = ended(launcher.start(gone, python("", null)))
     assert (broken.exit_code, broken.reason) == (125, "launch") and broken.message
-    assert ended(launcher.start(plan, command("", null))).exit_code == 0
+    assert ended(launcher.start(plan, python("", null))).exit_code == 0
 
 
 def test_a_launcher_works_again_after_its_fork_server_died(plan: BoxPlan, null: int) -> None:
     """One start may fail, with a BoxError; the next has a new server."""
     launcher = Launcher()
-    assert ended(launcher.start(plan, command("", null))).exit_code == 0
+    assert ended(launcher.start(plan, python("", null))).exit_code == 0
     for pid in processes.descendants(os.getpid()):
         with contextlib.suppress(OSError):
             if b"axonkernel.box.forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, signal.SIGKILL)
     time.sleep(0.2)
     with contextlib.suppress(BoxError):
-        ended(launcher.start(plan, command("", null)))
-    assert ended(launcher.start(plan, command("", null))).exit_code == 0
+        ended(launcher.start(plan, python("", null)))
+    assert ended(launcher.start(plan, python("", null))).exit_code == 0
     launcher.close()
 
 
@@ -225,8 +181,8 @@ def test_a_killed_supervisor_takes_its_boxes_along(
 
 def test_no_descriptor_stays_open(launcher: Launcher, plan: BoxPlan, null: int) -> None:
     """Twenty boxes later this process has as many as after the first."""
-    ended(launcher.start(plan, command("", null)))
+    ended(launcher.start(plan, python("", null)))
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
-        ended(launcher.start(plan, command("", null)))
+        ended(launcher.start(plan, python("", null)))
     assert len(os.listdir("/proc/self/fd")) == before

@@ -7,17 +7,14 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from axonkernel.box.host import Ask
 from axonkernel.box.launch import BoxProcess, Launcher
 from axonkernel.box.model import BoxPlan, BoxResult, Command
-from axonkernel.box.prepare import prepare
-from axonkernel.policy.parse import parse
 from box.boxed import PYTHON, Boxed
+from box.plans import python
 from lab import processes
 
 pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
@@ -210,42 +207,6 @@ def test_ten_seconds_after_being_told_a_box_ends(box: Boxed, name: str) -> None:
 
 
 # -- boxes of a program -----------------------------------------------------------------
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    (folder / "out").mkdir(parents=True)
-    return folder
-
-
-@pytest.fixture
-def plan(project: Path) -> BoxPlan:
-    data = {
-        "default": "deny",
-        "fs": {"read": ["."], "write": ["./out"]},
-        "shell": {"allow": [PYTHON]},
-    }
-    policy = parse(data, base=str(project), home="/root", source="test")
-    return prepare(policy, Ask("call", str(project), program=PYTHON), env={})
-
-
-@pytest.fixture
-def launcher() -> Iterator[Launcher]:
-    made = Launcher()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def null() -> Iterator[int]:
-    fd = os.open(os.devnull, os.O_RDWR)
-    yield fd
-    os.close(fd)
-
-
-def python(code: str, null: int) -> Command:
-    return Command((PYTHON, "-ISc", code), null, null, null)
 
 
 def ended(box: BoxProcess) -> BoxResult:

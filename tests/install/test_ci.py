@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 CI = Path(__file__).resolve().parents[2] / ".ci" / "run"
-GOOD = "======== 9000 passed, 2 skipped in 61.20s (0:01:01) ========"
+GOOD = "======== 9000 passed, 2 deselected in 61.20s (0:01:01) ========"
 
 
 def run(folder: Path, summary: str, *, lint: int = 0, test: int = 0) -> tuple[int, list[str]]:
@@ -49,6 +49,13 @@ def test_too_few_tests_fail(tmp_path: Path, summary: str) -> None:
     status, lines = run(tmp_path, summary)
     assert status != 0
     assert lines[-1] == summary
+
+
+def test_skipped_tests_fail(tmp_path: Path) -> None:
+    """What is not there to be tried here is a failure."""
+    summary = "======== 9000 passed, 1 skipped in 61.20s ========"
+    status, lines = run(tmp_path, summary)
+    assert (status, lines[-1]) == (1, summary)
 
 
 def test_failing_tests_fail(tmp_path: Path) -> None:
