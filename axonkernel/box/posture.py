@@ -234,13 +234,13 @@ def _limits(policy: Policy) -> Iterator[PostureField]:
         "cpu": (limits.cpu_millicores, "control group"),
         "pids": (limits.pids, "control group"),
         "wall": (limits.wall_s, "supervisor's clock"),
-        "disk": (limits.disk_bytes, "size of HOME, /tmp and /dev/shm together"),
+        "disk": (limits.disk_bytes, "size of all private folders together"),
     }
     for name, (value, by) in held_by.items():
         if value is not None:
             yield PostureField(f"limits.{name}", "enforced", by)
     if limits.output_bytes is not None:
-        yield PostureField("limits.output", "mediator only", "", "caps what a call returns")
+        yield PostureField("limits.output", "mediator only", "", "a call that returns more is ended")
 
 
 def _release(plan: BoxPlan, first_code: bool) -> PostureField:
