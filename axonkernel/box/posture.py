@@ -240,7 +240,7 @@ def _limits(policy: Policy) -> Iterator[PostureField]:
         if value is not None:
             yield PostureField(f"limits.{name}", "enforced", by)
     if limits.output_bytes is not None:
-        yield PostureField("limits.output", "mediator only", "", "a call that returns more is ended")
+        yield PostureField("limits.output", "mediator only", "", "ends a call that returns more")
 
 
 def _release(plan: BoxPlan, first_code: bool) -> PostureField:
