@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from axonkernel.box.milestones import MILESTONES
-from axonkernel.box.model import BoxPlan
+from axonkernel.box.model import BoxPlan, NetPlan
 from box.boxed import PYTHON
 from box.plans import planned
 from lab import processes
+from lab.internet import Internet
 
 pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
 
@@ -101,3 +102,18 @@ def test_a_box_outlives_its_fork_server(kept: str, project: Path) -> None:
     for milestone in COMMON:
         assert launched(kept, milestone, "server", warm=True, code=code) == 7
         (project / "out/ran").unlink()
+
+
+@pytest.mark.requires("net", "root")
+def test_killed_while_its_link_is_made(internet: Internet, project: Path) -> None:
+    """With pasta at its side: nothing ran, and no process of either is left; the twin runs."""
+    net = NetPlan(allow=(("45.90.10.1", "tcp", "443"),), link="pasta")
+    kept = store(project, planned(project)._replace(net=net))
+    env = {"PYTHONPATH": str(processes.REPOSITORY)}
+    for victim in ("supervisor", "tree", "warden", "bwrap", "init", "none"):
+        code = CODE if victim != "none" else "open('out/ran', 'w'); raise SystemExit(7)"
+        words = [KILLING, kept, "linked", victim, "0", "--", PYTHON, "-ISc", code]
+        done = internet.run([sys.executable, *words], env=env, timeout_s=30)
+        assert "Traceback" not in done.stderr, done.stderr
+        assert (done.returncode == 7) is (victim == "none"), (victim, done)
+        assert (project / "out/ran").exists() is (victim == "none"), victim
