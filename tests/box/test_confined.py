@@ -18,6 +18,7 @@ import pytest
 
 from lab.agents import Project
 from lab.lacking import without
+from lab.user import OrdinaryUser
 
 pytestmark = [pytest.mark.box, pytest.mark.root, pytest.mark.usefixtures("leftovers")]
 
@@ -296,10 +297,9 @@ return results
 """
 
 
-def test_a_kernel_in_a_box_confines_within_it(tmp_path: Path) -> None:
+def confines_within(project: Project) -> None:
     """No box can be made in a box: ``auto`` says what is missing, ``best-effort`` confines by
     Landlock, so that code in the program is held as well."""
-    project = Project(tmp_path / "home")
     project.write("src/a.txt", "a")
     project.write("other.txt", "o")
     project.agent({"fs": {"read": ["."]}, "shell": {"allow": ["python3"]}}, INSIDE)
@@ -308,3 +308,18 @@ def test_a_kernel_in_a_box_confines_within_it(tmp_path: Path) -> None:
     refused, also, allowed, denied = ended.value
     assert refused == also == "bwrap"
     assert allowed == [0, True] and denied == [1, True]
+
+
+def test_a_kernel_in_a_box_confines_within_it(tmp_path: Path) -> None:
+    """Under a root supervisor."""
+    confines_within(Project(tmp_path / "home"))
+
+
+def test_a_kernel_in_an_ordinary_users_box_confines_within_it(ordinary_user: OrdinaryUser) -> None:
+    """Under one without privilege."""
+
+    def write(path: Path, text: str) -> None:
+        script = 'mkdir -p "$(dirname "$1")" && cat > "$1"'
+        ordinary_user.run(["sh", "-c", script, "sh", str(path)], input=text)
+
+    confines_within(Project(ordinary_user.home / "home", ordinary_user.run, write))
