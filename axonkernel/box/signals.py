@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -73,6 +72,8 @@ def forwarded(box: Signalled, terminal: Terminal | None = None) -> Iterator[None
             box.kill()
         if number == signal.SIGTSTP:
             _stop(terminal)
+            # Its own handler may hear of it late: any thread can have been given the signal.
+            box.signal(signal.SIGCONT)
 
     before = {number: signal.signal(number, pass_on) for number in _FORWARDED}
     try:
@@ -86,6 +87,7 @@ def _stop(terminal: Terminal | None) -> None:
     """Stop this process, with the caller's terminal as it was, until it is continued."""
     if terminal is not None:
         terminal.hold()
-    os.kill(os.getpid(), signal.SIGSTOP)
+    # To this thread, which then stops here and nowhere further on.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
     if terminal is not None:
         terminal.go_on()
