@@ -46,9 +46,10 @@ def filter_fault(pid: int, bwrap: int) -> str:
     deadline_s = time.monotonic() + _WITHIN_S
     while time.monotonic() < deadline_s:
         try:
-            if filters(pid) > filters(os.getpid()) or not _words(pid):
+            words = _words(pid)  # before the filter, which is set before the exec
+            if filters(pid) > filters(os.getpid()) or status_of(pid)["State"][0] in "ZX":
                 return ""
-            if _words(pid) != own:
+            if words and words != own:  # none in the middle of an exec
                 return "no seccomp filter"
         except (FileNotFoundError, ProcessLookupError):
             return ""
