@@ -14,18 +14,20 @@ import os
 import select
 import sys
 import threading
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from axonkernel.box.channel import Channel, ChannelClosed, pair
 from axonkernel.box.milestones import reached
-from axonkernel.box.model import BoxPlan, BoxResult, Command, LimitsPlan
+from axonkernel.box.model import BoxPlan, BoxResult, Command, LimitsPlan, decode_result
 from axonkernel.box.programs import find, install
 from axonkernel.errors import BoxError, IsolationUnavailable
 
 if TYPE_CHECKING:
     from axonkernel.box.limiter import Limiter
 
-__all__ = ["BoxProcess", "Launcher", "fork_warden", "needs_scope", "start"]
+__all__ = ["BoxProcess", "Heard", "Launcher", "fork_warden", "needs_scope", "start"]
 
 _PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -34,25 +36,31 @@ class BoxProcess:
     """A box from the supervisor's side. Closing it, or dying, kills the box.
 
     Arguments:
+        heard: called with the box and what its warden tells while it runs, such as
+            ``{"event": "net", "refused": [...]}``, by the thread that waits for the box.
+
+    Attributes:
         pid: the agent's program, in this process's pid namespace; 0 when nothing ran.
         result: how it ended; None while it runs.
     """
 
-    def __init__(self, control: Channel) -> None:
+    def __init__(self, control: Channel, heard: Heard | None = None) -> None:
         self._control = control
+        self._heard = heard
         self.pid = 0
         self.result: BoxResult | None = None
 
     def fileno(self) -> int:
-        """Readable when the box has ended."""
+        """Readable when the box has ended, or has something to tell: ``wait(0)`` takes it."""
         return self._control.fileno()
 
     def wait(self, timeout_s: float | None = None) -> BoxResult | None:
         """How the box ended; None when it still runs after ``timeout_s`` seconds."""
-        if self.result is None:
-            if timeout_s is not None and not self._readable(timeout_s):
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while self.result is None:
+            if until_s is not None and not self._readable(max(0.0, until_s - time.monotonic())):
                 return None
-            self._receive("ended")
+            self._take()
         return self.result
 
     def kill(self) -> None:
@@ -94,19 +102,30 @@ class BoxProcess:
             self._control.send(message, descriptors)
 
     def _receive(self, wanted: str) -> dict[str, Any]:
-        """The next event named ``wanted``, or the end; events in between are kept."""
+        """The next event named ``wanted``, or the end; events in between are heard."""
         while True:
-            try:
-                event, _ = self._control.receive()
-            except ChannelClosed:
-                event = {"event": "ended", "result": [125, "launch", "warden", "the warden died"]}
-            if event["event"] == "running":
+            event = self._take()
+            if event["event"] in (wanted, "ended"):
+                return event
+
+    def _take(self) -> dict[str, Any]:
+        """The next event."""
+        try:
+            event, _ = self._control.receive()
+        except ChannelClosed:
+            event = {"event": "ended", "result": [125, "launch", "warden", "the warden died"]}
+        match event["event"]:
+            case "running":
                 self.pid = event["pid"]
-            if event["event"] == "ended":
-                self.result = BoxResult(*event["result"])
-                return event
-            if event["event"] == wanted:
-                return event
+            case "ended":
+                self.result = decode_result(event["result"])
+            case "net" if self._heard is not None:
+                self._heard(self, event)
+        return event
+
+
+#: Told of a box's events, see :class:`BoxProcess`.
+Heard = Callable[[BoxProcess, dict[str, Any]], None]
 
 
 def start(
@@ -116,6 +135,7 @@ def start(
     *,
     unit: str = "",
     limiter: Limiter | None = None,
+    heard: Heard | None = None,
 ) -> BoxProcess:
     """Hand one box to a waiting warden; returns when the program runs, or failed to.
 
@@ -123,10 +143,11 @@ def start(
         control: a channel to a warden that serves nothing yet.
         unit: name of the scope, when the plan's limits need one; "" makes a name.
         limiter: puts the box under its limits; None makes one for this box.
+        heard: see :class:`BoxProcess`.
 
     Raises IsolationUnavailable when limits need a scope and none can be had.
     """
-    box = BoxProcess(control)
+    box = BoxProcess(control, heard)
     scoped = needs_scope(plan.limits)
     job = {"plan": plan, "command": command, "bwrap": _bwrap(), "scope": scoped}
     with open(os.devnull, "r+b", buffering=0) as null:
@@ -236,7 +257,9 @@ class Launcher:
         with self._lock:
             self._channel()
 
-    def start(self, plan: BoxPlan, command: Command, *, unit: str = "") -> BoxProcess:
+    def start(
+        self, plan: BoxPlan, command: Command, *, unit: str = "", heard: Heard | None = None
+    ) -> BoxProcess:
         """Start ``command`` in a box made by ``plan``; see :func:`start`.
 
         Raises IsolationUnavailable, or BoxError when the fork server cannot be started.
@@ -253,7 +276,7 @@ class Launcher:
         finally:
             theirs.close()
         limiter = self._limits() if needs_scope(plan.limits) else None
-        return start(ours, plan, command, unit=unit, limiter=limiter)
+        return start(ours, plan, command, unit=unit, limiter=limiter, heard=heard)
 
     def _limits(self) -> Limiter:
         """What holds the limits of this launcher's boxes, made with the first of them."""

@@ -20,10 +20,13 @@ __all__ = [
     "NetPlan",
     "PostureField",
     "Reason",
+    "Refusal",
     "Watch",
     "decode_plan",
+    "decode_result",
     "decode_watch",
     "posture_line",
+    "result_fields",
 ]
 
 MountKind = Literal[
@@ -222,6 +225,31 @@ class Command(NamedTuple):
 Reason = Literal["exit", "wall", "memory", "killed", "launch", "keeper"]
 
 
+class Refusal(NamedTuple):
+    """One destination or name that a box was refused, rolled up.
+
+    Arguments:
+        address: where packets went; "" for a name that was not resolved.
+        protocol: ``tcp``, ``udp``, ``icmp`` ...; ``dns`` for a name; "" for what came after
+            more were refused than are told apart.
+        port: 0 for what has none.
+        name: what was asked for, or what the address was the answer to; "" when not known.
+        times: packets or questions.
+        first_s, last_s: of these, in seconds since 1970, as far as they were looked at: a few
+            times a second.
+        program: the name of the process that asked; "" when not known.
+    """
+
+    address: str
+    protocol: str
+    port: int
+    name: str = ""
+    times: int = 1
+    first_s: float = 0.0
+    last_s: float = 0.0
+    program: str = ""
+
+
 class BoxResult(NamedTuple):
     """How a run ended.
 
@@ -234,7 +262,8 @@ class BoxResult(NamedTuple):
         cpu_s: seconds of processor time, of all its processes.
         peak_memory_bytes, peak_pids: from its control group; None without one.
         oom: the kernel killed a process for memory.
-        denied: (address, protocol, port) of refused packets, at most 256.
+        denied: what it was refused on the network, at most 257, the last of which counts the
+            rest.
         kept: (what, path) of what the keeper did and saw, at most 256: ``mask.restored``,
             ``mask.added``, ``name.made`` (one of fs.protect that came into being),
             ``watch.full`` (no more folders), ``keeper.ended`` (with the reason).
@@ -250,9 +279,23 @@ class BoxResult(NamedTuple):
     peak_memory_bytes: int | None = None
     peak_pids: int | None = None
     oom: bool = False
-    denied: tuple[tuple[str, str, int], ...] = ()
+    denied: tuple[Refusal, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
     refused_pids: int = 0
+
+
+def result_fields(result: BoxResult) -> dict[str, Any]:
+    """A result for a record of the audit log."""
+    return result._asdict() | {"denied": [each._asdict() for each in result.denied]}
+
+
+def decode_result(data: Iterable[Any]) -> BoxResult:
+    """A result from its JSON form."""
+    result = BoxResult(*data)
+    return result._replace(
+        denied=tuple(Refusal(*each) for each in result.denied),
+        kept=tuple((what, path) for what, path in result.kept),
+    )
 
 
 def decode_plan(data: list[Any]) -> BoxPlan:

@@ -40,6 +40,8 @@ TABLE = "axon"
 REFUSED_SIZE = 256
 
 Destination = tuple[str, str, int]
+#: A destination and how many packets to it were refused.
+Refused = tuple[str, str, int, int]
 _Triple = tuple[str, str, str]
 #: Command text to (result code, output, error text).
 _Transport = Callable[[str], tuple[int, str, str]]
@@ -159,9 +161,9 @@ def _refuse_rules(net: NetPlan) -> Iterator[tuple[Json, ...]]:
     ported = match(meta("l4proto"), _PORTED)
     unported = match(meta("l4proto"), _PORTED, "!=")
     for digit, ip, _ in _FAMILIES:
-        yield ported, {"set": {"op": "add", "elem": destination(ip), "set": f"@refused{digit}"}}
-        portless = {"op": "add", "elem": destination(ip, 0), "set": f"@refused{digit}"}
-        yield unported, {"set": portless}
+        noted = {"op": "add", "set": f"@refused{digit}", "stmt": [{"counter": None}]}
+        yield ported, {"set": {**noted, "elem": destination(ip)}}
+        yield unported, {"set": {**noted, "elem": destination(ip, 0)}}
     if net.refuse == "drop":
         yield (DROP,)
         return
@@ -249,21 +251,27 @@ def add_elements(destinations: Iterable[Destination], timeout_s: int) -> None:
         _send({"nftables": commands})
 
 
-def read_refused() -> tuple[Destination, ...]:
-    """What was refused since the last read, as ``(address, protocol, port)``; port 0 for none.
+def read_refused() -> tuple[Refused, ...]:
+    """What was refused since the last read, as ``(address, protocol, port, packets)``; port 0
+    for none.
 
     At most :data:`REFUSED_SIZE` per family, each destination once. Raises BoxError.
     """
     places = [{**_OWNER, "name": f"refused{digit}"} for digit, _, _ in _FAMILIES]
     # One list per command: nft 1.0.6 looks up only the first set it is asked for.
     answers = [_send({"nftables": [{"list": {"set": place}}]}) for place in places]
-    parts = [part["set"] for answer in answers for part in answer if "set" in part]
-    found = [item for part in parts for item in part.get("elem", ())]
-    if found:
-        _send({"nftables": [{"flush": {"set": place}} for place in places]})
-    return tuple(_destination(item) for item in found)
+    found = []
+    for place, answer in zip(places, answers, strict=True):
+        items = [item for part in answer if "set" in part for item in part["set"].get("elem", ())]
+        if items:
+            # Not a flush: what was refused for the first time just now is for the next read.
+            values = [item["elem"]["val"] for item in items]
+            _send({"nftables": [{"delete": {"element": {**place, "elem": values}}}]})
+        found += items
+    return tuple(_refused(item) for item in found)
 
 
-def _destination(item: Any) -> Destination:
+def _refused(item: Any) -> Refused:
     address, protocol, port = item["elem"]["val"]["concat"]
-    return str(address), _PROTOCOLS.get(str(protocol), str(protocol)), int(port)
+    name = _PROTOCOLS.get(str(protocol), str(protocol))
+    return str(address), name, int(port), int(item["elem"]["counter"]["packets"])

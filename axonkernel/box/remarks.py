@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from axonkernel.box.model import BoxResult
+from axonkernel.box.model import BoxResult, Refusal
 from axonkernel.policy.visible import visible
 
 __all__ = ["KEEPER_GONE", "remarks"]
@@ -22,7 +22,7 @@ def remarks(result: BoxResult) -> Iterator[str]:
     if result.reason == "keeper":
         why = next((text for what, text in result.kept if what == "keeper.ended"), "killed")
         yield f"{KEEPER_GONE} ({visible(why)})"
-    refused = [_destination(*each) for each in result.denied]
+    refused = [_refused(each) for each in result.denied if each.protocol]
     if refused:
         yield f"refused, as net.allow does not grant it: {_listed(refused)}"
     made = [path for what, path in result.kept if what == "name.made"]
@@ -41,7 +41,11 @@ def _listed(names: list[str]) -> str:
     return f"{', '.join(map(visible, names[:_MOST_NAMED]))}{more}"
 
 
-def _destination(address: str, protocol: str, port: int) -> str:
-    """As ``net.allow`` spells it."""
-    host = f"[{address}]" if ":" in address else address
-    return f"{host}:{port}" + ("" if protocol == "tcp" else f"/{protocol}")
+def _refused(refusal: Refusal) -> str:
+    """As ``net.allow`` spells it, with the name that led there."""
+    if not refusal.address:
+        return f"the name {refusal.name}"
+    host = f"[{refusal.address}]" if ":" in refusal.address else refusal.address
+    protocol = "" if refusal.protocol == "tcp" else f"/{refusal.protocol}"
+    name = f" ({refusal.name})" if refusal.name else ""
+    return f"{host}:{refusal.port}{protocol}{name}"

@@ -13,6 +13,7 @@ from axonkernel.box.keeper import Keeper
 from axonkernel.box.link import Link
 from axonkernel.box.linux import child_subreaper, die_with_parent
 from axonkernel.box.model import Reason
+from axonkernel.box.resolver.reports import Refusals
 from axonkernel.box.spawn import Spawned
 
 __all__ = ["Standing", "park"]
@@ -29,6 +30,7 @@ class Standing:
         group: the control group, where limits need one.
         keeper: what holds masks and protections; None when there are none.
         folder: where that group is, when we and not systemd must take it away.
+        refusals: what it was refused on the network so far.
         reason: why the box ended, by what we did.
         reaped: wait statuses of children that were waited for in passing.
     """
@@ -43,6 +45,7 @@ class Standing:
         self.keeper: Keeper | None = None
         self.group: Group | None = None
         self.folder = ""
+        self.refusals = Refusals()
         self.reason: Reason = "exit"
         self.reaped: dict[int, int] = {}
         self._init_fd = -1

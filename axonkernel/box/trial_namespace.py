@@ -57,7 +57,7 @@ def _table() -> dict[str, str]:
         nft.load(value)
         _send()
     except PermissionError:
-        noted = ("127.0.0.1", "udp", 9) in nft.read_refused()
+        noted = ("127.0.0.1", "udp", 9, 1) in nft.read_refused()
         error = "" if noted else "a refused packet was not noted"
         return {"error": error, "fix": "", "by": "binding" if nft._binding() else "nft"}
     except IsolationUnavailable as unavailable:

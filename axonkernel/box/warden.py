@@ -26,7 +26,7 @@ from axonkernel.box.entering import ready_tables, wall_network
 from axonkernel.box.link import Link
 from axonkernel.box.lookup import NOT_EXECUTABLE, NOT_FOUND, require_program
 from axonkernel.box.milestones import reached
-from axonkernel.box.model import BoxPlan, BoxResult, Command, Reason, decode_plan
+from axonkernel.box.model import BoxPlan, BoxResult, Command, Reason, Refusal, decode_plan
 from axonkernel.box.spawn import spawn
 from axonkernel.box.standing import Standing, park
 from axonkernel.box.told import UNMADE, child_pid, exit_code
@@ -266,12 +266,13 @@ class _Warden:
             return code, "wall" if 0 < limits.wall_s <= wall_s else "exit"
         return code, self.standing.reason
 
-    def _refused(self) -> tuple[tuple[str, str, int], ...]:
+    def _refused(self) -> tuple[Refusal, ...]:
         if self.plan.net is None:
             return ()
-        from axonkernel.box import nft
+        from axonkernel.box.resolver.refused import read
 
-        return nft.read_refused()
+        self.standing.refusals.note(*read())
+        return self.standing.refusals.all()
 
     def _finish(self, result: BoxResult) -> None:
         link = self.standing.link

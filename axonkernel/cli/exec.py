@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from axonkernel.box.model import BoxPlan, BoxResult, Command, posture_line
+from axonkernel.box.model import BoxPlan, BoxResult, Command, posture_line, result_fields
 from axonkernel.errors import AxonError
 from axonkernel.policy.visible import visible
 
@@ -163,7 +163,7 @@ def _run(options: Options) -> int:
     posture = [list(row) for row in plan.posture]
     audit.record("box.start", agent="exec", command=list(options.command), posture=posture)
     result, unwritten = _supervised(plan, options.command, warden)
-    audit.record("box.end", agent="exec", result=result._asdict())
+    audit.record("box.end", agent="exec", result=result_fields(result))
     if result.reason == "launch":
         sys.stderr.write(f"axonkernel exec: {result.stage}: {visible(result.message)}\n")
     elif result.reason in ("wall", "memory"):
@@ -283,10 +283,7 @@ def _tell_status(options: Options, plan: BoxPlan, result: BoxResult) -> None:
             "pids": result.peak_pids,
             "refused_pids": result.refused_pids,
         },
-        "denials": [
-            {"address": address, "protocol": protocol, "port": port}
-            for address, protocol, port in result.denied
-        ],
+        "denials": [each._asdict() for each in result.denied],
         "kept": result.kept,
         "posture": [row._asdict() for row in plan.posture],
     }

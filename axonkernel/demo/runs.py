@@ -96,7 +96,7 @@ def run_agent(stage: Stage, skip: list[str], progress: Callable[[Attempt], None]
         heard,
         tuple(tuple(row) for row in started[0]) if started else (),
         _denials(records),
-        tuple(f"{address}:{port}/{protocol}" for address, protocol, port in packets),
+        tuple(f"{each['address']}:{each['port']}/{each['protocol']}" for each in packets),
         bool(records) and not verify(_audit(stage)),
         complaint.read_text(),
     )

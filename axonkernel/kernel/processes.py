@@ -179,7 +179,7 @@ class Processes:
             decision_id=identity,
             exit_code=result.exit_code,
             held_by=result.held_by,
-            net_denied=result.net_denied,
+            net_denied=[each._asdict() for each in result.net_denied],
             kept=result.kept,
             **asdict(result.used),
         )

@@ -76,15 +76,14 @@ class Boxed:
 
             raise BoxError("keeper", KEEPER_GONE)
         limit, peak = _limit(result)
-        denied = tuple((address, protocol, port) for address, protocol, port in result.denied)
         return Ending(
             result.exit_code,
             limit,
             peak,
-            net_denied=denied,
+            net_denied=result.denied,
             refused_pids=result.refused_pids,
             used=_used(result),
-            kept=tuple((what, path) for what, path in result.kept),
+            kept=result.kept,
         )
 
     def kill(self) -> None:

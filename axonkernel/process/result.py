@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
+from axonkernel.box.model import Refusal
+
 __all__ = ["ProcessResult", "Usage"]
 
 
@@ -36,7 +38,9 @@ class ProcessResult:
             such program, 126 when it cannot be executed.
         stdout, stderr: what it wrote, each up to the ``output`` limit.
         stdout_truncated, stderr_truncated: whether more was written than is here.
-        net_denied: (address, protocol, port) of packets the box refused.
+        net_denied: what the box refused on the network, one for each destination and name,
+            with ``address``, ``protocol``, ``port``, ``name``, ``times``, ``first_s`` and
+            ``last_s``.
         held_by: the declared fields that a box held while it ran; () without a box.
         env_dropped: names of variables of this process that it did not get.
         kept: what the keeper of its box did and saw, as (what, path): ``mask.restored`` and
@@ -51,7 +55,7 @@ class ProcessResult:
     stderr: bytes = field(default=b"", repr=lambda data: f"<{len(data)} bytes>")
     stdout_truncated: bool = False
     stderr_truncated: bool = False
-    net_denied: tuple[tuple[str, str, int], ...] = ()
+    net_denied: tuple[Refusal, ...] = ()
     held_by: tuple[str, ...] = ()
     env_dropped: tuple[str, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from attrs import field, frozen
 
+from axonkernel.box.model import Refusal
 from axonkernel.policy.model import Policy
 from axonkernel.process.lookup import Located
 from axonkernel.process.result import Usage
@@ -71,7 +72,7 @@ class Ending:
     peak: float | None = None
     message: str = ""
     background: bool = False
-    net_denied: tuple[tuple[str, str, int], ...] = ()
+    net_denied: tuple[Refusal, ...] = ()
     refused_pids: int = 0
     used: Usage = field(factory=Usage)
     kept: tuple[tuple[str, str], ...] = ()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
-from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField, posture_line
+from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField, posture_line, result_fields
 from axonkernel.box.remarks import remarks
 from axonkernel.errors import AxonError, BoxError
 from axonkernel.policy.model import Policy
@@ -168,7 +168,7 @@ def supervise(job: Job) -> int:
     assert result is not None
     desk.close()
     launcher.close()
-    audit.record("box.end", agent=job.name, result=result._asdict(), fault=desk.fault)
+    audit.record("box.end", agent=job.name, result=result_fields(result), fault=desk.fault)
     if streams.fault:
         sys.stderr.write(f"{_PREFIX}{streams.fault}\n")
     if desk.fault:

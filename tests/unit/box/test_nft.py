@@ -35,8 +35,8 @@ def statement(part: dict[str, Any]) -> str:
         case {"match": {"op": op, "left": left, "right": right}}:
             operator = "" if op in ("==", "in") else f"{op} "
             return f"{shown(left)} {operator}{shown(right)}"
-        case {"set": {"op": "add", "elem": elem, "set": name}}:
-            return f"add {name} {shown(elem)}"
+        case {"set": {"op": "add", "elem": elem, "set": name, "stmt": [{"counter": None}]}}:
+            return f"add {name} {shown(elem)} counter"
         case {"goto": {"target": target}}:
             return f"goto {target}"
         case {"reject": {"type": kind, **rest}}:
@@ -60,10 +60,10 @@ def added(value: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
 
 
 COLLECT = [
-    "l4proto {tcp,udp}; add @refused4 ip daddr . l4proto . th dport",
-    "l4proto != {tcp,udp}; add @refused4 ip daddr . l4proto . 0",
-    "l4proto {tcp,udp}; add @refused6 ip6 daddr . l4proto . th dport",
-    "l4proto != {tcp,udp}; add @refused6 ip6 daddr . l4proto . 0",
+    "l4proto {tcp,udp}; add @refused4 ip daddr . l4proto . th dport counter",
+    "l4proto != {tcp,udp}; add @refused4 ip daddr . l4proto . 0 counter",
+    "l4proto {tcp,udp}; add @refused6 ip6 daddr . l4proto . th dport counter",
+    "l4proto != {tcp,udp}; add @refused6 ip6 daddr . l4proto . 0 counter",
 ]
 
 
@@ -259,5 +259,6 @@ def test_an_added_element_is_renewed_in_one_transaction(monkeypatch: pytest.Monk
 def test_protocols_are_named_where_the_system_has_only_numbers() -> None:
     """Without /etc/protocols nft prints 17 for udp; with it, the name."""
     for printed in ("udp", "17", 17):
-        item = {"elem": {"val": {"concat": ["203.0.113.9", printed, 9]}}}
-        assert nft._destination(item) == ("203.0.113.9", "udp", 9)
+        value = {"concat": ["203.0.113.9", printed, 9]}
+        item = {"elem": {"val": value, "counter": {"packets": 3, "bytes": 90}}}
+        assert nft._refused(item) == ("203.0.113.9", "udp", 9, 3)

@@ -1,0 +1,1 @@
+"""The process in the network namespace of a box: names, sets, reports."""
