@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_network
 
-from axonkernel.box.model import LimitsPlan, NetPlan
+from axonkernel.box.model import AskPlan, LimitsPlan, NetPlan
 from axonkernel.box.posture import escalates
 from axonkernel.policy.hosts import granted_parts
 from axonkernel.policy.match import parse_destination
-from axonkernel.policy.model import NetPolicy, Policy
+from axonkernel.policy.model import EscalationPolicy, NetPolicy, Policy
 
 __all__ = ["limits_plan", "net_plan"]
 
@@ -18,13 +18,26 @@ __all__ = ["limits_plan", "net_plan"]
 _SLACK_S, _WAITS = 5.0, 100
 
 
-def net_plan(net: NetPolicy) -> NetPlan:
-    """The literal destinations of a policy; names need the warden's resolver."""
+def net_plan(net: NetPolicy, asking: EscalationPolicy | None = None) -> NetPlan:
+    """The literal destinations of a policy; names need the warden's resolver.
+
+    Arguments:
+        asking: how people are asked; None where it does not matter.
+    """
+    ask = _ask(net, asking or EscalationPolicy())
+    deny = _literals(net.deny)
     if net.allow is True:
-        return NetPlan(deny=_literals(net.deny), open=True, link=net.link, refuse=net.refuse)
+        return NetPlan(deny=deny, open=True, link=net.link, refuse=net.refuse, ask=ask)
     allow = tuple(_granted(_literals(net.allow)))
-    link = net.link if allow else "none"
-    return NetPlan(allow=allow, deny=_literals(net.deny), link=link, refuse=net.refuse)
+    link = net.link if allow or ask else "none"
+    return NetPlan(allow=allow, deny=deny, link=link, refuse=net.refuse, ask=ask)
+
+
+def _ask(net: NetPolicy, asking: EscalationPolicy) -> AskPlan | None:
+    if not net.escalate:
+        return None
+    held = _literals(net.escalate)
+    return AskPlan(net.escalate, net.deny, held, asking.timeout_s, asking.headless)
 
 
 def _literals(entries: Iterable[str]) -> tuple[tuple[str, str, str], ...]:

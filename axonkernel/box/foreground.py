@@ -5,20 +5,33 @@ Standard library only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
 from axonkernel.box import launch
 from axonkernel.box.channel import Channel
 from axonkernel.box.model import BoxPlan, BoxResult, Command
 from axonkernel.box.signals import forwarded
 from axonkernel.box.streams import Streams
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from axonkernel.box.pty import Terminal
+
+__all__ = ["Heard", "run"]
+
+#: Told of the box's events, with the terminal it has, if any.
+Heard = Callable[["Terminal | None", launch.BoxProcess, dict[str, Any]], None]
 
 
-def run(warden: Channel, plan: BoxPlan, argv: tuple[str, ...]) -> tuple[BoxResult, str]:
+def run(
+    warden: Channel, plan: BoxPlan, argv: tuple[str, ...], heard: Heard | None = None
+) -> tuple[BoxResult, str]:
     """Run a command in a box to its end; signals are passed on to it.
 
     Arguments:
         warden: forked early, while this process was small (launch.fork_warden).
+        heard: called in this thread, see :class:`axonkernel.box.launch.BoxProcess`.
 
     Returns how it ended, and what of its output could not be written ("" for nothing).
     """
@@ -26,7 +39,7 @@ def run(warden: Channel, plan: BoxPlan, argv: tuple[str, ...]) -> tuple[BoxResul
     terminal = streams.terminal
     has_terminal = terminal is not None and plan.traced
     command = Command(argv, *streams.given, terminal=has_terminal, caller=streams.caller)
-    box = launch.start(warden, plan, command)
+    box = launch.start(warden, plan, command, heard=heard and partial(heard, terminal))
     with forwarded(box, terminal):
         streams.start()
         result = box.wait()

@@ -83,6 +83,10 @@ class BoxProcess:
         """Let the wall clock run again."""
         self._order({"op": "resume"})
 
+    def grant(self, host: str, protocol: str, port: int) -> None:
+        """Let a destination be reached for the rest of the run: a person said so."""
+        self._order({"op": "grant", "host": host, "protocol": protocol, "port": port})
+
     def close(self) -> None:
         """Let go of the box; one that still runs is killed."""
         self._control.close()

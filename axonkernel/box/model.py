@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 __all__ = [
+    "AskPlan",
     "BoxPlan",
     "BoxResult",
     "Command",
@@ -60,6 +61,24 @@ class Mount(NamedTuple):
     noexec: bool = False
 
 
+class AskPlan(NamedTuple):
+    """Destinations that a person may add while a box runs (``net.escalate``).
+
+    Arguments:
+        escalate, deny: the entries of the policy.
+        held: those of ``escalate`` that are literal, as triples (NetPlan): asked about first
+            where ``allow`` grants them too.
+        timeout_s, headless: how long a question waits, and whether it waits where nobody can
+            be asked (``escalation``).
+    """
+
+    escalate: tuple[str, ...]
+    deny: tuple[str, ...] = ()
+    held: tuple[tuple[str, str, str], ...] = ()
+    timeout_s: float = 30.0
+    headless: Literal["wait", "deny"] = "wait"
+
+
 class NetPlan(NamedTuple):
     """The network of a box that declares ``net``.
 
@@ -69,6 +88,7 @@ class NetPlan(NamedTuple):
         open: anything may be reached (``allow: true``); ``deny`` still holds.
         link: how the box is linked; ``none`` when nothing can be reached.
         refuse: ``reject`` answers refused packets at once, ``drop`` is silent.
+        ask: what a person may add; None for nothing.
     """
 
     allow: tuple[tuple[str, str, str], ...] = ()
@@ -76,6 +96,7 @@ class NetPlan(NamedTuple):
     open: bool = False
     link: Literal["none", "pasta", "veth"] = "none"
     refuse: Literal["reject", "drop"] = "reject"
+    ask: AskPlan | None = None
 
 
 class LimitsPlan(NamedTuple):
@@ -209,6 +230,8 @@ class Command(NamedTuple):
             becomes the controlling one of its session.
         caller: the caller's terminal, or -1: the command does not get it, the warden puts its
             settings back when this process is killed.
+        lends: a descriptor on which the box's private folders are asked for, or -1.
+        lent: descriptors of the plan's ``lent`` mounts, in order.
     """
 
     argv: tuple[str, ...]
@@ -333,4 +356,14 @@ def _decode_net(data: Any) -> NetPlan:
     return net._replace(
         allow=tuple((a, p, q) for a, p, q in net.allow),
         deny=tuple((a, p, q) for a, p, q in net.deny),
+        ask=None if net.ask is None else _decode_ask(net.ask),
+    )
+
+
+def _decode_ask(data: Any) -> AskPlan:
+    ask = AskPlan(*data)
+    return ask._replace(
+        escalate=tuple(ask.escalate),
+        deny=tuple(ask.deny),
+        held=tuple((a, p, q) for a, p, q in ask.held),
     )

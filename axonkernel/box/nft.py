@@ -61,8 +61,8 @@ def ruleset(net: NetPlan) -> Json:
     """The filter of a box: everything is refused but what ``net`` allows.
 
     Sets, per family (``4`` and ``6``): ``net`` and ``deny`` hold the literal destinations of
-    the plan, ``allow`` is empty and for the warden (with timeouts), ``refused`` collects what
-    was refused. ``create`` makes a second load fail rather than double the rules.
+    the plan, ``ask`` those that a person is asked about first, ``allow`` is empty and for the
+    warden (with timeouts), ``refused`` collects what was refused. ``create`` makes a second load fail rather than double the rules.
     """
     commands: list[Json] = [{"create": {"table": {"family": "inet", "name": TABLE}}}]
     commands += _sets(net)
@@ -87,7 +87,7 @@ def _sets(net: NetPlan) -> Iterator[Json]:
             timeout=_REFUSED_KEPT_S,
             size=REFUSED_SIZE,
         )
-        for name, triples in (("net", net.allow), ("deny", net.deny)):
+        for name, triples in (("net", net.allow), ("deny", net.deny), ("ask", _held(net))):
             if elements := disjoint(triples, digit):
                 yield _set(f"{name}{digit}", key, flags=["interval"], elem=elements)
         if net.open and (elements := bare(net.deny, digit)):
@@ -133,14 +133,20 @@ def _output_rules(net: NetPlan) -> Iterator[tuple[Json, ...]]:
     if net.link != "none":
         yield NEIGHBOURS, ACCEPT
         yield from ((chatter, DROP) for chatter in _CHATTER)
+    if not net.open or net.ask is not None:
+        for digit, ip, _ in _FAMILIES:
+            yield match(destination(ip), f"@allow{digit}"), ACCEPT
+    yield from _lookups("ask", _held(net), _REFUSE)
     if net.open:
         yield from _bare_lookups(net.deny)
         yield (ACCEPT,)
         return
-    for digit, ip, _ in _FAMILIES:
-        yield match(destination(ip), f"@allow{digit}"), ACCEPT
     yield from _lookups("net", net.allow, ACCEPT)
     yield (_REFUSE,)
+
+
+def _held(net: NetPlan) -> tuple[_Triple, ...]:
+    return () if net.ask is None else net.ask.held
 
 
 def _lookups(name: str, triples: tuple[_Triple, ...], verdict: Json) -> Iterator[tuple[Json, ...]]:
@@ -234,8 +240,9 @@ def _send(value: Json) -> list[Json]:
     return [item for line in out.splitlines() for item in json.loads(line)["nftables"]]
 
 
-def add_elements(destinations: Iterable[Destination], timeout_s: int) -> None:
-    """Let ``(address, protocol, port)`` be reached for ``timeout_s`` seconds from now.
+def add_elements(destinations: Iterable[Destination], timeout_s: int | None) -> None:
+    """Let ``(address, protocol, port)`` be reached for ``timeout_s`` seconds from now; None for
+    as long as there is the table.
 
     One transaction without a gap, also for an element that is there already: kernels before
     6.12 do not renew a timeout by adding again. Raises BoxError.
@@ -244,7 +251,8 @@ def add_elements(destinations: Iterable[Destination], timeout_s: int) -> None:
     for address, protocol, port in destinations:
         value = {"concat": [address, protocol, port]}
         place = {**_OWNER, "name": f"allow{family(address)}"}
-        add = {"element": {**place, "elem": [{"elem": {"val": value, "timeout": timeout_s}}]}}
+        timed = value if timeout_s is None else {"elem": {"val": value, "timeout": timeout_s}}
+        add = {"element": {**place, "elem": [timed]}}
         commands += [{"add": add}, {"delete": {"element": {**place, "elem": [value]}}}]
         commands.append({"add": add})
     if commands:
@@ -266,7 +274,10 @@ def read_refused() -> tuple[Refused, ...]:
         if items:
             # Not a flush: what was refused for the first time just now is for the next read.
             values = [item["elem"]["val"] for item in items]
-            _send({"nftables": [{"delete": {"element": {**place, "elem": values}}}]})
+            try:
+                _send({"nftables": [{"delete": {"element": {**place, "elem": values}}}]})
+            except BoxError:  # one has come to its time meanwhile
+                _send({"nftables": [{"flush": {"set": place}}]})
         found += items
     return tuple(_refused(item) for item in found)
 

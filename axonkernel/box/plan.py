@@ -40,7 +40,7 @@ def build(policy: Policy, host: Host, ask: Ask) -> BoxPlan:
         mounts=tuple(_mounts(policy, host)),
         env=_environment(policy, host),
         cwd=cwd,
-        net=None if policy.net is None else net_plan(policy.net),
+        net=None if policy.net is None else net_plan(policy.net, policy.escalation),
         limits=limits_plan(policy),
         run_as=(host.user.uid, host.user.gid) if host.switch_user else None,
         deny_new_userns=not policy.box.nested_userns,

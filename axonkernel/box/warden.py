@@ -99,7 +99,8 @@ class _Warden:
                 self._pass_gate(outside)
             else:
                 self._pass_unheld(outside)
-            watch(standing, self.control, self.plan.limits.wall_s if self.plan.limits else 0.0)
+            wall_s = self.plan.limits.wall_s if self.plan.limits else 0.0
+            watch(standing, self.control, wall_s, self.plan.net)
         except BoxError as error:
             self._abort(error.stage, error.message)
         except (gate.GateError, OSError) as error:

@@ -14,7 +14,10 @@ from typing import Any
 
 from axonkernel.box.channel import Channel
 from axonkernel.box.clock import WallClock
+from axonkernel.box.granting import grant
+from axonkernel.box.model import NetPlan
 from axonkernel.box.standing import Standing
+from axonkernel.box.telling import EVERY_S, Telling
 
 __all__ = ["watch"]
 
@@ -22,15 +25,19 @@ __all__ = ["watch"]
 _COUNTERS_EVERY_S = 0.2
 
 
-def watch(standing: Standing, control: Channel, wall_s: float) -> None:
+def watch(standing: Standing, control: Channel, wall_s: float, net: NetPlan | None = None) -> None:
     """Until the program has ended, by itself or by us.
 
     Arguments:
         wall_s: seconds it may run; 0 for no limit.
+        net: what was walled; None for nothing.
 
     Raises ChannelClosed when the supervisor is gone; the box still stands then.
     """
-    _Watch(standing, control, WallClock(wall_s)).run()
+    watching = _Watch(standing, control, WallClock(wall_s))
+    if net is not None and net.link != "none":  # without a link nothing gets as far as the table
+        watching.telling = Telling(standing.refusals, control)
+    watching.run()
 
 
 class _Watch:
@@ -39,6 +46,8 @@ class _Watch:
         self._control = control
         self._clock = clock
         self._grace_until_s: float | None = None
+        self._look_s = 0.0
+        self.telling: Telling | None = None
 
     def run(self) -> None:
         poll = select.poll()
@@ -57,6 +66,13 @@ class _Watch:
                 poll.unregister(keeper)
                 self._standing.kill("keeper")
             self._keep_limits()
+            self._tell()
+
+    def _tell(self) -> None:
+        """Look at what was refused, now and then."""
+        if self.telling is not None and time.monotonic() >= self._look_s:
+            self.telling.look()
+            self._look_s = time.monotonic() + EVERY_S
 
     def _keep_limits(self) -> None:
         standing = self._standing
@@ -71,6 +87,8 @@ class _Watch:
         waits = [self._clock.left_s()]
         if self._standing.group is not None:
             waits.append(_COUNTERS_EVERY_S)
+        if self.telling is not None:
+            waits.append(max(0.0, self._look_s - time.monotonic()))
         if self._grace_until_s is not None:
             waits.append(max(0.0, self._grace_until_s - time.monotonic()))
         known = [wait for wait in waits if wait is not None]
@@ -86,6 +104,8 @@ class _Watch:
                 self._clock.pause()
             case "resume":
                 self._clock.resume()
+            case "grant":
+                grant(order)
 
     def _signal(self, number: int, grace_s: float | None) -> None:
         if grace_s is not None and self._grace_until_s is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from axonkernel.box.model import BoxPlan, BoxResult, Command, posture_line, result_fields
 from axonkernel.errors import AxonError
@@ -18,8 +18,12 @@ from axonkernel.policy.visible import visible
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from axonkernel.audit import AuditLog
     from axonkernel.box.bare import BareProcess
     from axonkernel.box.channel import Channel
+    from axonkernel.box.launch import BoxProcess
+    from axonkernel.box.pty import Terminal
+    from axonkernel.drops import Drops
 
 __all__ = ["main"]
 
@@ -162,7 +166,10 @@ def _run(options: Options) -> int:
     audit = AuditLog()
     posture = [list(row) for row in plan.posture]
     audit.record("box.start", agent="exec", command=list(options.command), posture=posture)
-    result, unwritten = _supervised(plan, options.command, warden)
+    ears = _Ears(audit, plan)
+    result, unwritten = _supervised(plan, options.command, warden, ears)
+    if result.denied:
+        ears.drops(None).ended(result)
     audit.record("box.end", agent="exec", result=result_fields(result))
     if result.reason == "launch":
         sys.stderr.write(f"axonkernel exec: {result.stage}: {visible(result.message)}\n")
@@ -201,8 +208,32 @@ def _warden() -> Channel | None:
     return fork_warden()
 
 
+class _Ears:
+    """Hears of a box while it runs; loads what deals with that at the first word."""
+
+    def __init__(self, audit: AuditLog, plan: BoxPlan) -> None:
+        self._audit = audit
+        self._plan = plan
+        self._drops: Drops | None = None
+
+    def hear(self, terminal: Terminal | None, box: BoxProcess, event: dict[str, Any]) -> None:
+        """Take an event of the box."""
+        self.drops(terminal).heard(box, event)
+
+    def drops(self, terminal: Terminal | None) -> Drops:
+        """What takes the refusals of the box."""
+        if self._drops is None:
+            from axonkernel.drops import Asking, Drops
+
+            net = self._plan.net
+            ask = None if net is None else net.ask
+            asking = None if ask is None else Asking(self._audit, ask, terminal)
+            self._drops = Drops(self._audit, "exec", net, asking)
+        return self._drops
+
+
 def _supervised(
-    plan: BoxPlan, argv: tuple[str, ...], warden: Channel | None
+    plan: BoxPlan, argv: tuple[str, ...], warden: Channel | None, ears: _Ears
 ) -> tuple[BoxResult, str]:
     """How the command ended, and what of its output could not be written."""
     if warden is None or plan.bare:
@@ -213,7 +244,7 @@ def _supervised(
             return process.wait(), ""
     from axonkernel.box import foreground
 
-    return foreground.run(warden, plan, argv)
+    return foreground.run(warden, plan, argv, ears.hear)
 
 
 def _bare(plan: BoxPlan, argv: tuple[str, ...], warden: Channel | None) -> BareProcess:

@@ -1,0 +1,191 @@
+"""What a box was refused on the network, on its supervisor's side.
+
+Each destination and each name is recorded once, as it happens. What ``net.escalate`` names is
+taken to a person; what they let through can be reached for the rest of the run, and what they
+do not is not asked about again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from axonkernel.audit import AuditSink
+from axonkernel.audit.fields import request_fields
+from axonkernel.box.launch import BoxProcess
+from axonkernel.box.model import AskPlan, BoxResult, NetPlan, Refusal
+from axonkernel.errors import AuditError
+from axonkernel.escalation import Answer, Broker, Question
+from axonkernel.escalation import Terminal as Person
+from axonkernel.policy.match import parse_destination
+from axonkernel.policy.model import NetPolicy
+from axonkernel.policy.request import ConnectRequest, Decision
+from axonkernel.policy.rules.net import NetRules, canonical_target
+
+if TYPE_CHECKING:
+    from axonkernel.box.pty import Terminal
+
+__all__ = ["Ask", "Asking", "Drops"]
+
+#: Takes a question of a box to a person, and waits; the box's clock stands still meanwhile.
+Ask = Callable[[BoxProcess, Question], Answer]
+
+#: Questions of one box that wait at one time; those of a flood are no.
+_MOST_WAITING = 32
+#: How often a destination is asked about when nobody answers.
+_MOST_ASKED = 3
+
+
+class Drops:
+    """Takes what is told of one box, by the thread that waits for it.
+
+    Arguments:
+        audit: takes a ``net.drop`` record for each destination and each name.
+        agent: whose box it is, for records and prompts.
+        net: the network of the box.
+        ask: takes questions to a person; needed where ``net.ask`` is there.
+        fields: added to each record, such as the ``decision_id`` of a call.
+    """
+
+    def __init__(
+        self, audit: AuditSink, agent: str, net: NetPlan | None, ask: Ask | None, **fields: Any
+    ) -> None:
+        self._audit = audit
+        self._agent = agent
+        self._ask = ask
+        self._fields = fields
+        self._rules = _Asked(net.ask) if ask and net is not None and net.ask is not None else None
+        self._recorded: set[tuple[str, str, int, str]] = set()
+        self._lock = threading.Lock()
+        self._waiting = 0
+        #: How often each was asked about, and -1 for what is settled.
+        self._tries: dict[ConnectRequest, int] = {}
+
+    def heard(self, box: BoxProcess, event: dict[str, Any]) -> None:
+        """Take an event of ``box``. One that cannot be recorded ends the box."""
+        for each in event["refused"]:
+            refusal = Refusal(*each)
+            try:
+                self._record(refusal)
+            except AuditError:  # the record of its end cannot be written either, and says so
+                box.kill()
+            if self._rules is not None:
+                for request, decision in self._rules.about(refusal):
+                    self._consider(box, request, decision)
+
+    def ended(self, result: BoxResult) -> None:
+        """Record what was only seen at the end. Raises AuditError."""
+        for refusal in result.denied:
+            self._record(refusal)
+
+    def _record(self, refusal: Refusal) -> None:
+        if refusal[:4] not in self._recorded:
+            self._recorded.add(refusal[:4])
+            self._audit.record("net.drop", agent=self._agent, **self._fields, **refusal._asdict())
+
+    def _consider(self, box: BoxProcess, request: ConnectRequest, decision: Decision) -> None:
+        """Have a person asked, unless that was done."""
+        with self._lock:
+            tries = self._tries.get(request, 0)
+            if not 0 <= tries < _MOST_ASKED or self._waiting >= _MOST_WAITING:
+                return
+            self._tries[request] = -1
+            self._waiting += 1
+        work = (box, request, decision, tries + 1)
+        threading.Thread(target=self._settle, args=work, daemon=True).start()
+
+    def _settle(
+        self, box: BoxProcess, request: ConnectRequest, decision: Decision, tries: int
+    ) -> None:
+        try:
+            answer = self._answer(box, request, decision)
+        except AuditError:
+            answer = Answer("headless")
+        with self._lock:
+            self._waiting -= 1
+            if answer.outcome == "timeout":
+                self._tries[request] = tries  # nobody said no
+        if answer.allowed:
+            box.grant(request.host, request.protocol, request.port)
+
+    def _answer(self, box: BoxProcess, request: ConnectRequest, decision: Decision) -> Answer:
+        identity = self._audit.record(
+            "decision",
+            agent=self._agent,
+            **self._fields,
+            verdict=decision.verdict,
+            code=decision.code,
+            rule=decision.rule,
+            layer=decision.layer,
+            detail=decision.detail,
+            request=request_fields(request),
+        )
+        asked = Question(secrets.token_hex(16), request, decision, identity, self._agent)
+        assert self._ask is not None
+        return self._ask(box, asked)
+
+
+class Asking:
+    """Asks for a box in the foreground, on the terminal this process was started from.
+
+    Arguments:
+        audit: where questions and answers are recorded.
+        plan: how long a question waits.
+        terminal: the box's own, whose keys are answers meanwhile.
+    """
+
+    def __init__(self, audit: AuditSink, plan: AskPlan, terminal: Terminal | None) -> None:
+        self._broker = Broker(
+            [Person()], audit=audit, timeout_s=plan.timeout_s, headless=plan.headless
+        )
+        self._terminal = terminal
+        self._lock = threading.Lock()
+        self._asking = 0
+
+    def __call__(self, box: BoxProcess, question: Question) -> Answer:
+        """The person's answer. Raises AuditError."""
+        self._pause(box)
+        try:
+            return self._broker.ask_sync(question)
+        finally:
+            self._resume(box)
+
+    def close(self) -> None:
+        """Wait for nobody any more."""
+        self._broker.close()
+
+    def _pause(self, box: BoxProcess) -> None:
+        with self._lock:
+            self._asking += 1
+            if self._asking == 1:
+                box.pause()
+                if self._terminal is not None:
+                    self._terminal.hold()
+
+    def _resume(self, box: BoxProcess) -> None:
+        with self._lock:
+            self._asking -= 1
+            if self._asking == 0:
+                box.resume()
+                if self._terminal is not None:
+                    self._terminal.go_on()
+
+
+class _Asked:
+    """What ``net.escalate`` says of refused destinations."""
+
+    def __init__(self, plan: AskPlan) -> None:
+        policy = NetPolicy(allow=(), deny=plan.deny, escalate=plan.escalate)
+        self._rules = NetRules(policy, layer="policy", absent="")
+        self._entries = [parse_destination(entry) for entry in plan.escalate]
+
+    def about(self, refusal: Refusal) -> Iterator[tuple[ConnectRequest, Decision]]:
+        """The destinations a person decides about, each with what the rules say."""
+        if refusal.address and refusal.protocol in ("tcp", "udp") and refusal.port:
+            protocol: Literal["tcp", "udp"] = "udp" if refusal.protocol == "udp" else "tcp"
+            request = ConnectRequest(refusal.address, refusal.port, protocol)
+            decision = self._rules.judge(request, canonical_target(request.host))
+            if decision.verdict == "escalate":
+                yield request, decision
