@@ -19,6 +19,7 @@ __all__ = [
     "Program",
     "find_program",
     "missing_interpreters",
+    "own_folders",
     "own_tree",
     "search_path",
     "with_needs",
@@ -168,6 +169,19 @@ def with_needs(
                 other = find_program(need, path, brought_by)
                 waiting += [other] if other is not None and other.file not in denied else []
     return tuple(found.values()), tuple(folders)
+
+
+def own_folders(programs: Iterable[Program], others: Iterable[Program]) -> Iterator[str]:
+    """The folders that profiles say programs cannot work without, and ``others`` can."""
+    theirs = {folder for program in others for folder in _named_folders(program)}
+    found = (folder for program in programs for folder in _named_folders(program))
+    return (folder for folder in dict.fromkeys(found) if folder not in theirs)
+
+
+def _named_folders(program: Program) -> Iterator[str]:
+    for need in needs_of(posixpath.basename(program.name)):
+        if need.startswith("/") and os.path.isdir(need):
+            yield os.path.realpath(need)
 
 
 def _is_program(path: str) -> bool:

@@ -37,7 +37,7 @@ from axonkernel.box.model import Kept, Watch
 from axonkernel.box.names import SYSTEM
 from axonkernel.box.sockets import Owners
 
-__all__ = ["MOST_FOLDERS", "serve"]
+__all__ = ["MOST_FOLDERS", "become_mapped", "serve"]
 
 #: Folders watched for new names; what lies in more is reported and not watched.
 MOST_FOLDERS = 8_192
@@ -92,7 +92,7 @@ class _Hand:
         if os.fstat(network).st_ino != os.stat("/proc/self/ns/net").st_ino:
             set_namespace(network, CLONE_NEWNET)
             self.owners.enter()
-        _become_mapped()
+        become_mapped()
         set_namespace(mounts, CLONE_NEWNS)
         for fd in (mounts, network, owner):
             os.close(fd)
@@ -298,7 +298,7 @@ def _names(path: str) -> list[tuple[str, bool]]:
         return []
 
 
-def _become_mapped() -> None:
+def become_mapped() -> None:
     """Take the uid and gid that the user namespace knows; nobody can make a file."""
     with open("/proc/self/uid_map", encoding="ascii") as uids:
         uid = int(uids.read().split()[0])

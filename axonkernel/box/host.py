@@ -6,6 +6,7 @@ Touches the file system, reads only. Standard library, errors and the policy's p
 from __future__ import annotations
 
 import os
+import posixpath
 import pwd
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeVar
@@ -14,7 +15,9 @@ from axonkernel.box import devices, find, floor, gitconfig
 from axonkernel.box.find import Program
 from axonkernel.box.libraries import library_folders, library_programs
 from axonkernel.box.names import Absent, Entry, entry_of
+from axonkernel.box.shims import shim_file
 from axonkernel.box.taken import absent_names, denied_names, host_sockets, protected_names
+from axonkernel.policy.brokered import brokered_names, is_interpreter
 from axonkernel.policy.globs import argument_glob, is_glob, unescape
 from axonkernel.policy.model import FsPolicy, Policy, ShellPolicy
 
@@ -58,7 +61,8 @@ class Host(NamedTuple):
     ``links``: where those of our own paths that are links lead; grants are resolved already.
     ``absent``: names that must not be made in write grants. ``sockets``: those of the host's
     that a box with a network wall would reach. ``git``: the name and address of
-    the user, as a git configuration.
+    the user, as a git configuration. ``brokered``: programs in whose place ``shim`` lies, and
+    folders that only they need.
     """
 
     user: User
@@ -88,6 +92,9 @@ class Host(NamedTuple):
     devices: tuple[str, ...] = ()
     missing_devices: tuple[str, ...] = ()
     missing_interpreters: tuple[str, ...] = ()
+    brokered: tuple[Program, ...] = ()
+    brokered_folders: tuple[str, ...] = ()
+    shim: str = ""
 
 
 def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None) -> Host:
@@ -105,8 +112,9 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
     programs: tuple[Program, ...] = ()
     missing: tuple[str, ...] = ()
     folders = tuple(each for folder in bins for each in find.own_tree(folder))
+    brokered = _brokered(policy, ask, path)
     if shell is not None and walled:
-        programs, folders, missing = _programs(shell, ask, path)
+        programs, folders, missing = _programs(shell, ask, path, brokered)
     shared = tuple(entry for entry in map(entry_of, floor.SHARED) if entry.kind != "missing")
     extra = tuple(map(entry_of, ask.read))
     own = (*(entry.path for entry in (*shared, *extra)), *folders, "/etc/resolv.conf")
@@ -141,6 +149,9 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         devices=nodes,
         missing_devices=missing_devices,
         missing_interpreters=tuple(find.missing_interpreters(programs, path)),
+        brokered=brokered,
+        brokered_folders=tuple(find.own_folders(brokered, programs)),
+        shim=shim_file() if brokered else "",
     )
 
 
@@ -163,8 +174,43 @@ def _unique(items: Iterable[_Item]) -> tuple[_Item, ...]:
     return tuple(dict.fromkeys(items))
 
 
+def _brokered(policy: Policy, ask: Ask, path: tuple[str, ...]) -> tuple[Program, ...]:
+    """The programs that a box asks for and does not hold.
+
+    Not what it was made for, where the words of that are code: the agent's interpreter, a
+    command that is a shell. Not what the agent can write: its words say nothing of what it does.
+    """
+    if ask.role == "call" or not (names := brokered_names(policy)) or not shim_file():
+        return ()
+    shell, writes = policy.shell, policy.fs.write if policy.fs else ()
+    assert shell is not None
+    kept = {os.path.realpath(entry) for entry in ask.read}
+    if ask.program is not None and is_interpreter(ask.program):
+        own = find.find_program(ask.program, path)
+        kept |= {own.file} if own is not None else set()
+    denied = set(_by_name(shell.deny, path))
+    found = (find.find_program(name, path) for name in _by_name(names, path) if name not in denied)
+    return _unique(
+        program
+        for program in found
+        if program is not None
+        and program.file not in kept
+        and not any(program.file.startswith(f"{folder}/") for folder in writes if folder != "/")
+        and (shell.allow is True or _is_allowed(program, shell.allow))
+    )
+
+
+def _is_allowed(program: Program, allow: tuple[str, ...]) -> bool:
+    names = {program.name, posixpath.basename(program.name), program.file}
+    return any(
+        argument_glob(entry)(name) if "/" not in entry else unescape(entry) == name
+        for entry in allow
+        for name in names
+    )
+
+
 def _programs(
-    shell: ShellPolicy, ask: Ask, path: tuple[str, ...]
+    shell: ShellPolicy, ask: Ask, path: tuple[str, ...], brokered: tuple[Program, ...] = ()
 ) -> tuple[tuple[Program, ...], tuple[str, ...], tuple[str, ...]]:
     denied = set(_by_name(shell.deny, path))
     allowed = [name for name in _by_name(shell.allow, path) if name not in denied]
@@ -173,8 +219,9 @@ def _programs(
     # Of a command given by its path, what starts it says what is wrong with the file.
     own = {ask.program} - set(allowed) if ask.program and "/" in ask.program else set()
     missing = tuple(n for n, program in found.items() if program is None and n not in own)
-    programs = [program for program in found.values() if program is not None]
-    files = {each.file for name in denied if (each := find.find_program(name, path))}
+    elsewhere = {program.file for program in brokered}
+    programs = [each for each in found.values() if each is not None and each.file not in elsewhere]
+    files = {each.file for name in denied if (each := find.find_program(name, path))} | elsewhere
     return (*find.with_needs(programs, path, denied | files), missing)
 
 

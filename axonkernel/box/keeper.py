@@ -23,7 +23,7 @@ from axonkernel.box.model import BoxPlan, Kept
 from axonkernel.box.stubs import Registry
 from axonkernel.errors import BoxError
 
-__all__ = ["Keeper", "start"]
+__all__ = ["Keeper", "fork_apart", "start"]
 
 #: It has a batch of events to see to at most.
 _ENDS_WITHIN_S = 10.0
@@ -131,7 +131,7 @@ def start(plan: BoxPlan) -> Keeper | None:
     def work() -> None:
         hand.serve(theirs, hands_stubs, watch)
 
-    pid = _fork(work, theirs, hands_stubs, dies=True)
+    pid = fork_apart(work, theirs, hands_stubs, dies=True)
     theirs.close()
     if hands_stubs is not None:
         hands_stubs.close()
@@ -150,7 +150,7 @@ def _start_steward(state: str, names: tuple[Kept, ...]) -> tuple[Channel, Channe
     def work() -> None:
         steward.serve(theirs, stewards, state, names)
 
-    pid = _fork(work, theirs, stewards, dies=False)
+    pid = fork_apart(work, theirs, stewards, dies=False)
     theirs.close()
     stewards.close()
     return ours, hands, (pid,)
@@ -165,7 +165,7 @@ def _await_stubs(stubs: Channel) -> None:
         raise BoxError("mounts", answer["fault"])
 
 
-def _fork(work: Callable[[], None], *channels: Channel | None, dies: bool) -> int:
+def fork_apart(work: Callable[[], None], *channels: Channel | None, dies: bool) -> int:
     """A child that holds nothing of ours but its own channels."""
     warden = os.getpid()
     pid = os.fork()

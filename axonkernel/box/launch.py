@@ -157,8 +157,8 @@ def start(
     with open(os.devnull, "r+b", buffering=0) as null:
         stdio = (command.stdin, command.stdout, command.stderr)
         given = [fd if _is_open(fd) else null.fileno() for fd in stdio]
-        lent = [fd for fd in (command.channel, command.caller) if fd >= 0]
-        box._tell(job, (*given, *lent))
+        lent = [fd for fd in (command.channel, command.caller, command.lends) if fd >= 0]
+        box._tell(job, (*given, *lent, *command.lent))
     if scoped:
         built = box._receive("built")
         reached("built")

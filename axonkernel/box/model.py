@@ -39,6 +39,7 @@ MountKind = Literal[
     "device",  # the device source at dest, to be used as one
     "devpts",  # terminals of the box's own
     "dir",  # an empty folder in whatever is mounted there
+    "lent",  # a folder of another box, which the command's descriptors bring
     "symlink",  # dest -> source
     "copy",  # a copy of the file source, in a tmpfs (no mount, so it costs nothing later)
     "data",  # a file with the text in data, in a tmpfs
@@ -243,6 +244,8 @@ class Command(NamedTuple):
     env: tuple[tuple[str, str], ...] | None = None
     terminal: bool = False
     caller: int = -1
+    lends: int = -1
+    lent: tuple[int, ...] = ()
 
 
 Reason = Literal["exit", "wall", "memory", "killed", "launch", "keeper"]

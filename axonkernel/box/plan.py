@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from axonkernel.box.brokered import brokered_mounts
 from axonkernel.box.caps import limits_plan, net_plan
 from axonkernel.box.host import Ask, Host
 from axonkernel.box.model import BoxPlan, Mount
@@ -79,6 +80,7 @@ def _tree(policy: Policy, host: Host) -> Iterator[Mount]:
         if policy.net is not None:
             resolv = dict(host.links).get("/etc/resolv.conf", "/etc/resolv.conf")
             layers.append(Mount("data-over", resolv, mode=0o444, data=_RESOLV))
+    layers += brokered_mounts(host, closed=root == "closed")
     yield from _by_depth(layers)
     yield from (Mount("remount-ro", folder) for folder in walled)
     if _disk_bytes(policy):
@@ -188,11 +190,11 @@ def _programs(host: Host, walled: tuple[str, ...]) -> Iterator[Mount]:
 
     for folder in host.program_folders:
         yield Mount("ro-bind", folder, folder)
-    for program in host.programs:
+    for program in (*host.programs, *host.brokered):
         for link, target in program.links:
             if not is_there(link):
                 yield Mount("symlink", link, target)
-        if not is_there(program.file):
+        if program not in host.brokered and not is_there(program.file):
             yield Mount("ro-bind", program.file, program.file)
 
 

@@ -58,6 +58,7 @@ def spawn(
     command: Command,
     given: tuple[int, ...],
     seize: Callable[[int], None],
+    lent: tuple[int, ...] = (),
 ) -> Spawned:
     """Start bwrap for ``plan``.
 
@@ -65,6 +66,7 @@ def spawn(
         program: absolute path of bwrap.
         given: descriptors the command gets as 0, 1, 2 and perhaps 3; closed here.
         seize: called with the pid of what will be bwrap, before it does anything.
+        lent: descriptors of the plan's ``lent`` mounts, in order; closed here.
 
     Raises BoxError when there is no place for the tree.
     """
@@ -82,12 +84,12 @@ def spawn(
         argv = [program, "--args", str(kept[-1]), *command.argv]
 
         def become() -> NoReturn:
-            _make_tree(parts.tree, at, plan, status_write)
+            _make_tree(parts.tree, at, plan, status_write, lent)
             _become(argv, plan, kept, given, terminal=command.terminal)
 
         pid = _forked(become, seize)
     finally:
-        for fd in (*kept, *reserved, hold_read, *given):
+        for fd in (*kept, *reserved, hold_read, *given, *lent):
             os.close(fd)
     return Spawned(pid, status_read, hold_write)
 
@@ -154,10 +156,12 @@ def _holding(content: bytes) -> int:
     return fd
 
 
-def _make_tree(parts: tuple[Step, ...], at: str, plan: BoxPlan, status: int) -> None:
+def _make_tree(
+    parts: tuple[Step, ...], at: str, plan: BoxPlan, status: int, lent: tuple[int, ...]
+) -> None:
     """In the child, as the supervisor's user: what the box's may not enter is mounted too."""
     try:
-        tree.make(parts, at, plan.run_as)
+        tree.make(parts, at, plan.run_as, lent)
     except BaseException as error:
         fault = error.message if isinstance(error, BoxError) else f"{error}"
         # No brace before the end, by which the reader knows it.

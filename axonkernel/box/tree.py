@@ -58,12 +58,15 @@ def place(steps: tuple[Step, ...]) -> str:
     raise BoxError("mounts", f"all of {', '.join(_PLACES)} are granted, or not there")
 
 
-def make(steps: tuple[Step, ...], at: str, owner: tuple[int, int] | None) -> None:
+def make(
+    steps: tuple[Step, ...], at: str, owner: tuple[int, int] | None, lent: tuple[int, ...] = ()
+) -> None:
     """Leave the host's mount namespace and make the tree at ``at``.
 
     Arguments:
         at: see :func:`place`.
         owner: (uid, gid) of what is made, where that is not this process's.
+        lent: mounts of another box, one for each ``lent`` step in the order of their places.
 
     Raises BoxError when a source or a place is not what was surveyed, OSError when this
     process can have no mount namespace.
@@ -71,7 +74,7 @@ def make(steps: tuple[Step, ...], at: str, owner: tuple[int, int] | None) -> Non
     umask = os.umask(0)
     try:
         own_mount_namespace()
-        _Tree(at, owner).make(steps)
+        _Tree(at, owner, lent).make(steps)
     finally:
         os.umask(umask)
 
@@ -102,8 +105,9 @@ class _Tree:
         covers: descriptors of what lies over others (_cover).
     """
 
-    def __init__(self, at: str, owner: tuple[int, int] | None) -> None:
+    def __init__(self, at: str, owner: tuple[int, int] | None, lent: tuple[int, ...] = ()) -> None:
         self.at = at
+        self.lent = list(lent)
         self.owner = owner
         self.own: dict[str, int] = {}
         self.early: dict[str, int] = {}
@@ -142,6 +146,8 @@ class _Tree:
             case "tmpfs":
                 self.own[mount.dest] = self._tmpfs(mount)
                 self._put(self.own[mount.dest], step)
+            case "lent":
+                self._put(self.lent.pop(0), step)
             case "devpts":
                 self._put(new_mount("devpts", _TERMINALS, MOUNT_NOSUID | MOUNT_NOEXEC), step)
             case _:

@@ -18,7 +18,7 @@ import select
 import signal
 import sys
 import time
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from axonkernel.box import cgroup, gate, keeper, unheld
 from axonkernel.box.channel import Channel, ChannelClosed
@@ -32,6 +32,9 @@ from axonkernel.box.standing import Standing, park
 from axonkernel.box.told import UNMADE, child_pid, exit_code
 from axonkernel.box.watch import watch
 from axonkernel.errors import BoxError
+
+if TYPE_CHECKING:
+    from axonkernel.box.lending import Lender
 
 __all__ = ["serve"]
 
@@ -47,6 +50,10 @@ def serve(control: Channel) -> NoReturn:
         job, given = control.receive()
         reached("asked")
         warden = _Warden(control, decode_plan(job["plan"]), Command(*job["command"]))
+        if many := len(warden.command.lent):
+            warden.lent, given = given[-many:], given[:-many]
+        if warden.command.lends >= 0:
+            warden.lends, given = given[-1], given[:-1]
         if warden.command.caller >= 0:
             warden.standing.keep_terminal(given[-1])
             given = given[:-1]
@@ -69,6 +76,9 @@ class _Warden:
         self.command = command
         self.standing = Standing()
         self.mounted = False
+        self.lent: tuple[int, ...] = ()
+        self.lends = -1
+        self.lender: Lender | None = None
         self.started_s = 0.0
 
     def run(self, program: str, given: tuple[int, ...], *, scope: bool) -> None:
@@ -78,12 +88,16 @@ class _Warden:
         try:
             outside = gate.namespaces()
             standing.keeper = keeper.start(self.plan)
+            if self.lends >= 0:
+                from axonkernel.box import lending  # few boxes lend anything
+
+                self.lender = lending.start(self.lends)
             if scope:
                 standing.parked = park()
             if self.plan.net is not None and self.plan.net.link != "none":
                 standing.link = Link(self.plan.net, foreign=self.plan.run_as is not None)
             seize = gate.seize if self.plan.traced else unheld.not_traced
-            standing.spawned(spawn(program, self.plan, self.command, given, seize))
+            standing.spawned(spawn(program, self.plan, self.command, given, seize, self.lent))
             reached("spawned")
             if self.plan.net is not None:
                 ready_tables()
@@ -209,6 +223,8 @@ class _Warden:
         reached("mounted")
         if self.standing.keeper is not None:
             self.standing.keeper.enter(pid)
+        if self.lender is not None:
+            self.lender.enter(pid)
         env = dict(self.plan.env if self.command.env is None else self.command.env)
         cwd = self.plan.cwd if self.command.cwd is None else self.command.cwd
         root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,0 +1,46 @@
+"""What of a plan belongs to brokered programs: the shim at their names, the way to ask (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from axonkernel.box.model import BoxPlan, Mount
+from axonkernel.box.protections import lies_in
+
+if TYPE_CHECKING:
+    from axonkernel.box.host import Host
+
+__all__ = ["FOLDER", "asks", "brokered_mounts", "with_broker"]
+
+#: Where the socket of the supervisor's broker lies in a box.
+FOLDER = "/run/axonkernel"
+
+
+def brokered_mounts(host: Host, *, closed: bool) -> Iterator[Mount]:
+    """The shim in place of each brokered program, and nothing in place of what only they need.
+
+    Arguments:
+        closed: nothing of the host's is in the box but what is granted.
+    """
+    if not host.brokered:
+        return
+    yield Mount("ro-bind", FOLDER)  # its source is of one run: with_broker
+    yield from (Mount("ro-bind", program.file, host.shim) for program in host.brokered)
+    grants = tuple(entry.path for entry in host.grants)
+    for folder in host.brokered_folders:
+        if not closed or lies_in(folder, grants):
+            yield Mount("mask-dir", folder)
+
+
+def asks(plan: BoxPlan) -> bool:
+    """Whether something in the box asks a broker."""
+    return any(mount.dest == FOLDER for mount in plan.mounts)
+
+
+def with_broker(plan: BoxPlan, folder: str) -> BoxPlan:
+    """``plan`` with the folder of a socket in which its shims find a broker."""
+    mounts = tuple(
+        mount._replace(source=folder) if mount.dest == FOLDER else mount for mount in plan.mounts
+    )
+    return plan._replace(mounts=mounts)
