@@ -90,6 +90,7 @@ class NetPlan(NamedTuple):
         link: how the box is linked; ``none`` when nothing can be reached.
         refuse: ``reject`` answers refused packets at once, ``drop`` is silent.
         ask: what a person may add; None for nothing.
+        relayed: TCP to what is granted by name goes through the relay (redirected.py).
     """
 
     allow: tuple[tuple[str, str, str], ...] = ()
@@ -98,6 +99,7 @@ class NetPlan(NamedTuple):
     link: Literal["none", "pasta", "veth"] = "none"
     refuse: Literal["reject", "drop"] = "reject"
     ask: AskPlan | None = None
+    relayed: bool = False
 
 
 class LimitsPlan(NamedTuple):

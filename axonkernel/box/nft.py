@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from axonkernel.box import capabilities
+from axonkernel.box import capabilities, redirected
 from axonkernel.box.intervals import bare, disjoint, family
 from axonkernel.box.model import NetPlan
 from axonkernel.box.programs import find, install, run
@@ -62,12 +62,14 @@ def ruleset(net: NetPlan) -> Json:
 
     Sets, per family (``4`` and ``6``): ``net`` and ``deny`` hold the literal destinations of
     the plan, ``ask`` those that a person is asked about first, ``allow`` is empty and for the
-    warden (with timeouts), ``refused`` collects what was refused. ``create`` makes a second load fail rather than double the rules.
+    warden (with timeouts), ``refused`` collects what was refused. ``create`` makes a second
+    load fail rather than double the rules.
     """
     commands: list[Json] = [{"create": {"table": {"family": "inet", "name": TABLE}}}]
     commands += _sets(net)
     commands.append({"add": {"chain": {**_OWNER, "name": "refuse"}}})
     commands += [_base_chain(hook) for hook in ("input", "output", "forward")]
+    commands += _redirection(net)
     commands += [_rule("input", *expr) for expr in _input_rules(net)]
     commands += [_rule("output", *expr) for expr in _output_rules(net)]
     commands += [_rule("refuse", *expr) for expr in _refuse_rules(net)]
@@ -78,6 +80,8 @@ def _sets(net: NetPlan) -> Iterator[Json]:
     for digit, _, kind in _FAMILIES:
         key = [kind, "inet_proto", "inet_service"]
         yield _set(f"allow{digit}", key, flags=["timeout"])
+        if net.relayed:
+            yield _set(f"{redirected.SET}{digit}", key, flags=["timeout"])
         # A set that rules add to is made with timeouts: the JSON of nft 1.0.6 has no flag
         # "dynamic", and the kernel needs one of the two.
         yield _set(
@@ -107,6 +111,13 @@ def _rule(chain: str, *expr: Json) -> Json:
     return {"add": {"rule": {**_OWNER, "chain": chain, "expr": list(expr)}}}
 
 
+def _redirection(net: NetPlan) -> Iterator[Json]:
+    if net.relayed:
+        yield {"add": {"chain": {**_OWNER, "name": redirected.CHAIN, **redirected.HOOK}}}
+        literal = {family(address) for address, _, _ in net.allow}
+        yield from (_rule(redirected.CHAIN, *expr) for expr in redirected.redirections(literal))
+
+
 _REFUSE: Json = {"goto": {"target": "refuse"}}
 _PORTED = {"set": ["tcp", "udp"]}
 _ICMPV6_TYPE = payload("icmpv6", "type")
@@ -126,6 +137,8 @@ def _input_rules(net: NetPlan) -> Iterator[tuple[Json, ...]]:
 
 def _output_rules(net: NetPlan) -> Iterator[tuple[Json, ...]]:
     yield match(meta("oifname"), "lo"), ACCEPT
+    if net.relayed:
+        yield redirected.REDIRECTED, ACCEPT
     # Accepted first, so that a live connection outlasts its element; what deny
     # names never got that far.
     yield KNOWN, ACCEPT
@@ -133,6 +146,8 @@ def _output_rules(net: NetPlan) -> Iterator[tuple[Json, ...]]:
     if net.link != "none":
         yield NEIGHBOURS, ACCEPT
         yield from ((chatter, DROP) for chatter in _CHATTER)
+    if net.relayed:
+        yield redirected.MARKED, ACCEPT
     if not net.open or net.ask is not None:
         for digit, ip, _ in _FAMILIES:
             yield match(destination(ip), f"@allow{digit}"), ACCEPT
@@ -240,9 +255,11 @@ def _send(value: Json) -> list[Json]:
     return [item for line in out.splitlines() for item in json.loads(line)["nftables"]]
 
 
-def add_elements(destinations: Iterable[Destination], timeout_s: int | None) -> None:
+def add_elements(
+    destinations: Iterable[Destination], timeout_s: int | None, into: str = "allow"
+) -> None:
     """Let ``(address, protocol, port)`` be reached for ``timeout_s`` seconds from now; None for
-    as long as there is the table.
+    as long as there is the table. ``into`` begins the names of the sets.
 
     One transaction without a gap, also for an element that is there already: kernels before
     6.12 do not renew a timeout by adding again. Raises BoxError.
@@ -250,7 +267,7 @@ def add_elements(destinations: Iterable[Destination], timeout_s: int | None) -> 
     commands: list[Json] = []
     for address, protocol, port in destinations:
         value = {"concat": [address, protocol, port]}
-        place = {**_OWNER, "name": f"allow{family(address)}"}
+        place = {**_OWNER, "name": f"{into}{family(address)}"}
         timed = value if timeout_s is None else {"elem": {"val": value, "timeout": timeout_s}}
         add = {"element": {**place, "elem": [timed]}}
         commands += [{"add": add}, {"delete": {"element": {**place, "elem": [value]}}}]

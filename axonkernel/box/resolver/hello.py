@@ -16,7 +16,7 @@ __all__ = ["HELLO_BYTES", "RAW_BYTES", "Hello", "HelloReader"]
 #: The longest ClientHello, many times what clients with post-quantum key shares send.
 HELLO_BYTES = 32 * 1024
 #: The longest it may be with the headers of its records, however small those are.
-RAW_BYTES = 64 * 1024
+RAW_BYTES = 48 * 1024
 
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
 _RECORD_BYTES = 1 << 14

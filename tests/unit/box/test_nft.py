@@ -40,7 +40,9 @@ def statement(part: dict[str, Any]) -> str:
         case {"goto": {"target": target}}:
             return f"goto {target}"
         case {"reject": {"type": kind, **rest}}:
-            return " ".join(["reject", kind, *rest.values()])
+            return " ".join(["reject", kind, *map(str, rest.values())])
+        case {"redirect": {"port": port}}:
+            return f"redirect {port}"
         case _:
             return next(iter(part))
 
@@ -84,6 +86,39 @@ def test_without_a_link_only_loopback_is_open() -> None:
         "l4proto tcp; reject tcp reset",
         "reject icmpx admin-prohibited",
     ]
+
+
+def test_named_destinations_are_redirected() -> None:
+    """TCP to them goes to the relay, whose own packets are marked; literal ones go straight;
+    what is denied stays so for the relay too; nothing of the box itself leaves for a name."""
+    literal = (("192.0.2.7", "tcp", "443"),)
+    denied = (("192.0.2.8", "tcp", "443"),)
+    value = nft.ruleset(NetPlan(allow=literal, deny=denied, link="pasta", relayed=True))
+    assert {"named4", "named6"} <= added(value, "set").keys()
+    assert added(value, "chain")["named"] == {
+        "family": "inet", "table": "axon", "name": "named", "type": "nat", "hook": "output",
+        "prio": -100, "policy": "accept",
+    }  # fmt: skip
+    assert chain(value, "named") == [
+        "mark 1635282798; accept",
+        "l4proto tcp; ip daddr . l4proto . th dport @allow4; accept",
+        "l4proto tcp; ip daddr . l4proto . th dport @net4; accept",
+        "l4proto tcp; ip daddr . l4proto . th dport @named4; redirect 1023",
+        "l4proto tcp; ip6 daddr . l4proto . th dport @allow6; accept",
+        "l4proto tcp; ip6 daddr . l4proto . th dport @named6; redirect 1023",
+    ]
+    output = chain(value, "output")
+    assert output[:2] == ["oifname lo; accept", "status dnat; accept"]
+    assert output.index("mark 1635282798; accept") > output.index(
+        "ip daddr . l4proto . th dport @deny4; goto refuse"
+    )
+    assert not any("@named" in rule for rule in output)
+    plain = nft.ruleset(NetPlan(allow=literal, deny=denied, link="pasta"))
+    assert "named4" not in added(plain, "set")
+    assert chain(plain, "named") == []
+    assert set(chain(plain, "output")) == set(output) - {
+        "status dnat; accept", "mark 1635282798; accept"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("net", [NetPlan(), NetPlan(open=True, link="pasta")])

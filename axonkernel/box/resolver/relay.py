@@ -1,0 +1,180 @@
+"""Connections to named destinations: read what the client asks for, go on there, or refuse.
+
+One object for all of them, to be driven by a loop that waits for its descriptor. Standard
+library only.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Callable, Iterable
+
+from axonkernel.box.resolver import original
+from axonkernel.box.resolver.connection import Connection, Refused, Rules
+from axonkernel.box.resolver.splice import Pipes
+
+__all__ = ["HELLO_S", "MOST", "WAITING", "Relay"]
+
+#: Connections at once, and those among them that have not said yet where they go.
+MOST, WAITING = 8192, 1024
+#: How long a client has for its hello, and how long going on may take (seconds).
+HELLO_S, ONWARD_S = 10.0, 20.0
+#: A connection has two sockets, and a pipe each way while bytes are on their way.
+_DESCRIPTORS = 6
+_SPARE_DESCRIPTORS = 256
+_ACCEPTED_AT_ONCE = 64
+_EVENTS_AT_ONCE = 256
+_LOOK_S = 1.0
+
+#: (kind, address, port, name) of a connection that was refused. Kinds: see connection.py.
+Tell = Callable[[str, str, int, str], None]
+
+
+class Relay:
+    """Every connection to a named destination of one box.
+
+    Arguments:
+        rules: what is checked, and where connections go on to.
+        tell: is told of each one that was refused.
+        listeners: where they come in; those of the box's loopback when None.
+    """
+
+    def __init__(
+        self, rules: Rules, tell: Tell, listeners: Iterable[socket.socket] | None = None
+    ) -> None:
+        self._rules = rules
+        self._tell = tell
+        self._most = _room(original.raise_descriptor_limit())
+        self._epoll = select.epoll()
+        self._pipes = Pipes()
+        self._connections: dict[int, Connection] = {}
+        self._masks: dict[int, int] = {}
+        self._waiting: dict[Connection, float] = {}
+        self._over: list[tuple[Connection, bool]] = []
+        self._listeners = {
+            listener.fileno(): listener
+            for listener in (original.listeners() if listeners is None else listeners)
+        }
+        for fd in self._listeners:
+            self._epoll.register(fd, select.EPOLLIN)
+
+    def fileno(self) -> int:
+        """Readable when there is something to do."""
+        return self._epoll.fileno()
+
+    @property
+    def wait_s(self) -> float | None:
+        """When to call :meth:`expire` next, at the latest; None for no need (seconds)."""
+        return _LOOK_S if self._waiting else None
+
+    @property
+    def count(self) -> int:
+        """Connections now."""
+        return len(set(self._connections.values()))
+
+    def serve(self) -> None:
+        """Do what can be done now, without waiting."""
+        for fd, events in self._epoll.poll(0, _EVENTS_AT_ONCE):
+            if listener := self._listeners.get(fd):
+                self._accept(listener)
+            elif connection := self._connections.get(fd):
+                self._go_on(connection, fd, events)
+        self._close_over()
+
+    def expire(self) -> None:
+        """Refuse those that let us wait for too long."""
+        now_s = time.monotonic()
+        for connection in [each for each, end_s in self._waiting.items() if end_s <= now_s]:
+            self._refuse(connection, Refused(connection.overdue))
+        self._close_over()
+
+    def close(self) -> None:
+        """End every connection and listen no more."""
+        for connection in set(self._connections.values()):
+            self._end(connection, reset=True)
+        self._close_over()
+        for listener in self._listeners.values():
+            listener.close()
+        self._pipes.close()
+        self._epoll.close()
+
+    # -- one connection -----------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                client, _ = listener.accept()
+            except OSError:  # none is left, or it went away again
+                return
+            try:
+                client.setblocking(False)
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                address, port = original.original(client)
+            except OSError:
+                original.abort(client)
+                continue
+            self._begin(client, address, port)
+
+    def _begin(self, client: socket.socket, address: str, port: int) -> None:
+        connection = Connection(client, address, port, self._rules, self._pipes, self._watch)
+        if len(self._connections) >= 2 * self._most:
+            original.abort(client)
+            self._tell("full", address, port, "")
+            return
+        if len(self._waiting) >= WAITING:
+            self._refuse(next(iter(self._waiting)), Refused("slow"))
+        self._waiting[connection] = time.monotonic() + HELLO_S
+        self._go_on(connection, -1, 0)
+
+    def _go_on(self, connection: Connection, fd: int, events: int) -> None:
+        before = connection.overdue
+        try:
+            connection.go_on(fd, events)
+        except Refused as refused:
+            self._refuse(connection, refused)
+        except OSError:
+            self._end(connection, reset=True)
+        else:
+            if connection.ended:
+                self._end(connection, reset=False)
+            elif connection.spliced:
+                self._waiting.pop(connection, None)
+            elif connection.overdue != before:
+                self._waiting[connection] = time.monotonic() + ONWARD_S
+
+    def _watch(self, sock: socket.socket, connection: Connection, events: int) -> None:
+        """Hear of ``events`` of a socket; -1 for of nothing at all."""
+        fd = sock.fileno()
+        known = self._masks.get(fd, -1)
+        if events == known:
+            return
+        if events < 0:
+            del self._masks[fd], self._connections[fd]
+            self._epoll.unregister(fd)
+            return
+        (self._epoll.register if known < 0 else self._epoll.modify)(fd, events)
+        self._masks[fd] = events
+        self._connections[fd] = connection
+
+    def _refuse(self, connection: Connection, refused: Refused) -> None:
+        self._tell(refused.kind, connection.address, connection.port, refused.name)
+        self._end(connection, reset=True)
+
+    def _end(self, connection: Connection, *, reset: bool) -> None:
+        self._waiting.pop(connection, None)
+        connection.leave()
+        self._over.append((connection, reset))
+
+    def _close_over(self) -> None:
+        """Close what ended in this turn, and only now: a descriptor that is used again would
+        get what was heard of the one before."""
+        for connection, reset in self._over:
+            connection.close(reset=reset)
+        self._over.clear()
+
+
+def _room(descriptors: int) -> int:
+    """How many connections so many descriptors are enough for."""
+    return max(16, min(MOST, (descriptors - _SPARE_DESCRIPTORS) // _DESCRIPTORS))
