@@ -7,9 +7,11 @@ do not is not asked about again.
 
 from __future__ import annotations
 
+import json
 import secrets
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from axonkernel.audit import AuditSink
@@ -21,8 +23,9 @@ from axonkernel.escalation import Answer, Broker, Question
 from axonkernel.escalation import Terminal as Person
 from axonkernel.policy.match import parse_destination
 from axonkernel.policy.model import NetPolicy
-from axonkernel.policy.request import ConnectRequest, Decision
+from axonkernel.policy.request import AnyRequest, ConnectRequest, Decision, ToolRequest
 from axonkernel.policy.rules.net import NetRules, canonical_target
+from axonkernel.policy.url import parse_url
 
 if TYPE_CHECKING:
     from axonkernel.box.pty import Terminal
@@ -74,6 +77,14 @@ class Drops:
             if self._rules is not None:
                 for request, decision in self._rules.about(refusal):
                     self._consider(box, request, decision)
+
+    def allowed(self, box: BoxProcess, request: AnyRequest) -> None:
+        """Let ``box`` reach what ``request`` reaches, which a person has let through."""
+        if self._rules is not None:
+            for destination in self._rules.reached(request):
+                with self._lock:
+                    self._tries[destination] = -1
+                box.grant(destination.host, destination.protocol, destination.port)
 
     def ended(self, result: BoxResult) -> None:
         """Record what was only seen at the end. Raises AuditError."""
@@ -173,6 +184,17 @@ class Asking:
                     self._terminal.go_on()
 
 
+_FETCH = "http.fetch"
+
+
+def _fetched(request: ToolRequest) -> list[ConnectRequest]:
+    """Where a call of ``http.fetch`` connects to, by its own arguments."""
+    with suppress(ValueError, KeyError, TypeError):
+        url = parse_url(json.loads(request.args)["url"])
+        return [ConnectRequest(url.host, url.port)]
+    return []
+
+
 class _Asked:
     """What ``net.escalate`` says of refused destinations."""
 
@@ -180,6 +202,18 @@ class _Asked:
         policy = NetPolicy(allow=(), deny=plan.deny, escalate=plan.escalate)
         self._rules = NetRules(policy, layer="policy", absent="")
         self._entries = [parse_destination(entry) for entry in plan.escalate]
+
+    def reached(self, request: AnyRequest) -> Iterator[ConnectRequest]:
+        """The destinations of a request that a person decides about, as they were shown: what
+        a box says of its tools beside their arguments counts for nothing."""
+        found = [request] if isinstance(request, ConnectRequest) else []
+        if isinstance(request, ToolRequest) and request.name == _FETCH:
+            found = _fetched(request)
+        for each in found:
+            with suppress(ValueError):
+                target = canonical_target(each.host)
+                if self._rules.judge(each, target).verdict == "escalate":
+                    yield each
 
     def about(self, refusal: Refusal) -> Iterator[tuple[ConnectRequest, Decision]]:
         """The destinations a person decides about, each with what the rules say."""

@@ -17,9 +17,11 @@ from attrs import evolve
 from axonkernel.audit import AuditLog
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.launch import BoxProcess
+from axonkernel.box.model import NetPlan
 from axonkernel.box.pty import Terminal
+from axonkernel.drops import Drops
 from axonkernel.errors import AuditError
-from axonkernel.escalation import Answer, Broker
+from axonkernel.escalation import Answer, Broker, Question
 from axonkernel.escalation import Terminal as Asker
 from axonkernel.knowledge import added_profiles
 from axonkernel.policy.decide import BoxGrants, Stack, compile
@@ -46,6 +48,7 @@ class Desk:
     Attributes:
         outcome: the last ``result`` or ``error`` message, None before.
         fault: how the box broke the protocol and was ended for it, or "".
+        drops: takes what the box is refused on the network.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Desk:
         box: BoxProcess,
         channel: Channel,
         terminal: Terminal | None = None,
+        net: NetPlan | None = None,
     ) -> None:
         self.outcome: dict[str, Any] | None = None
         self.fault = ""
@@ -82,6 +86,7 @@ class Desk:
         self._broker = Broker(
             [Asker()], audit=audit, timeout_s=rules.timeout_s, headless=rules.headless
         )
+        self.drops = Drops(audit, agent, net, lambda _, question: self._ask_person(question))
         self._asking = 0
         self._slots = threading.BoundedSemaphore(MAX_ASKING)
         self._thread = threading.Thread(target=self._serve, name="axonkernel-desk", daemon=True)
@@ -171,9 +176,15 @@ class Desk:
         decision = self._stack.decide(question.request)
         if decision.verdict != "escalate":
             return Answer("denied", by="supervisor")
+        answer = self._ask_person(evolve(question, decision=decision))
+        if answer.allowed:
+            self.drops.allowed(self._box, question.request)
+        return answer
+
+    def _ask_person(self, question: Question) -> Answer:
         self._pause()
         try:
-            return self._broker.ask_sync(evolve(question, decision=decision))
+            return self._broker.ask_sync(question)
         finally:
             self._resume()
 

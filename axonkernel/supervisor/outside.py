@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
-from axonkernel.box.model import BoxPlan, BoxResult, Command, PostureField, posture_line, result_fields
+from axonkernel.box.model import (
+    BoxPlan,
+    BoxResult,
+    Command,
+    PostureField,
+    posture_line,
+    result_fields,
+)
 from axonkernel.box.remarks import remarks
 from axonkernel.errors import AxonError, BoxError
 from axonkernel.policy.model import Policy
@@ -153,19 +160,22 @@ def supervise(job: Job) -> int:
         caller=streams.caller,
     )
     meanwhile = importing("axonkernel.supervisor.desk")  # other processes make the box
-    box = launcher.start(plan, command)
+    box = launcher.start(plan, command, heard=lambda box, event: desk.drops.heard(box, event))
     theirs.close()
     meanwhile.join()
     from axonkernel.supervisor.desk import Desk
 
     audit.record("box.start", agent=job.name, posture=[list(row) for row in plan.posture])
-    desk = Desk(job.name, hello["run"], layers, _grants(hello), audit, box, ours, terminal)
+    desk = Desk(
+        job.name, hello["run"], layers, _grants(hello), audit, box, ours, terminal, plan.net
+    )
     desk.open(hello, job.request)
     with forwarded(box, terminal):
         streams.start()
         result = box.wait()
     streams.finish()
     assert result is not None
+    desk.drops.ended(result)
     desk.close()
     launcher.close()
     audit.record("box.end", agent=job.name, result=result_fields(result), fault=desk.fault)
