@@ -97,6 +97,13 @@ class Person:
             assert left_s > 0, f"{text!r} is not in {self.seen!r}"
             self._look(left_s)
 
+    def wait_for_count(self, text: str, count: int) -> None:
+        """Wait until ``text`` has appeared ``count`` times."""
+        deadline_s = time.monotonic() + 20.0
+        while self.seen.count(text) < count:
+            assert time.monotonic() < deadline_s, f"{text!r} is not {count} times in {self.seen!r}"
+            self._look(0.1)
+
     def ended(self, timeout_s: float = 20.0) -> int:
         """The command's exit code; all it wrote has been seen."""
         deadline_s = time.monotonic() + timeout_s
