@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDER", "asks", "brokered_mounts", "with_broker"]
 
-#: Where the socket of the supervisor's broker lies in a box.
-FOLDER = "/run/axonkernel"
+#: Where the socket of the supervisor's broker lies in a box; broker/wire.py has the same.
+FOLDER = "/run/axonkernel/broker"
 
 
 def brokered_mounts(host: Host, *, closed: bool) -> Iterator[Mount]:

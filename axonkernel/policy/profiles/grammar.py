@@ -207,12 +207,24 @@ class Profile:
             other: tuple(needs) for other, needs in data.get("beside", {}).items()
         }
         self.note: str = data.get("note", "")
+        #: Every subcommand there is; another may be an alias. None where that is not said.
+        self.commands = frozenset(_words(data.get("commands", "")))
+        #: What a box of its own gives it: variables that are set (``env``), those of a caller
+        #: that change nothing (``harmless``) and those that are judged (``controls``), programs
+        #: it may start where they are allowed (``beside``), subcommands that need no network.
+        self.sibling: Mapping[str, Any] = data.get("sibling", {})
         self.subcommands = "sub" in data
         roles = (*data.get("operands", "").split(), *data.get("roles", {}).values())
         #: Whether commands may stand in its words.
         self.runs = "command" in roles or "hides" in roles
         self._style: str = data.get("style", "strict" if self.kind == "wrapper" else "gnu")
         self._subs: Mapping[str, list[Mapping[str, Any]]] = _by_name(data.get("sub", {}))
+        self._same = {
+            name.strip(): _words(table["as"])
+            for key, table in data.get("sub", {}).items()
+            if "as" in table
+            for name in table.get("names", key).split(",")
+        }
         #: First words of subcommands of two words.
         self.nested = frozenset(n.partition(" ")[0] for n in self._subs if " " in n)
         self._made: dict[str, Grammar] = {}
@@ -227,9 +239,18 @@ class Profile:
             self._made[name] = grammar
         return grammar
 
+    def same_as(self, name: str) -> tuple[str, ...]:
+        """The subcommands whose work another one does by itself, as ``send-pack`` that of
+        ``push``: a rule about them is about it too."""
+        return self._same.get(name, ())
+
     def has_sub(self, name: str) -> bool:
         """Whether a subcommand, or two words such as ``bisect run``, is listed."""
         return name in self._subs
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").split())
 
 
 def _by_name(subs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:

@@ -75,6 +75,11 @@ def _text(value: Any, path: str) -> Iterator[Fault]:
         yield Fault(path, "must be text", value)
 
 
+def _any_text(value: Any, path: str) -> Iterator[Fault]:
+    if not isinstance(value, str):
+        yield Fault(path, "must be text", value)
+
+
 def _specs(value: Any, path: str) -> Iterator[Fault]:
     if not isinstance(value, str):
         yield Fault(path, "must be text", value)
@@ -166,6 +171,13 @@ _MODE: Final[Mapping[str, Check]] = {
     "roles": _map(_role),
     "writes": _text,
 }
+_SIBLING: Final[Mapping[str, Check]] = {
+    "beside": _list(_program),
+    "controls": _text,
+    "env": _map(_any_text),
+    "harmless": _text,
+    "offline": _text,
+}
 _GRAMMAR: Final[Mapping[str, Check]] = {
     "feeds": _flag,
     "hazard": _text,
@@ -186,12 +198,14 @@ _GRAMMAR: Final[Mapping[str, Check]] = {
 _TOP: Final[Mapping[str, Check]] = {
     **_GRAMMAR,
     "beside": _map(_list(_text)),
+    "commands": _text,
     "kind": _one_of(_KINDS),
     "names": _list(_program),
     "needs": _list(_text),
     "note": _text,
+    "sibling": _of(_SIBLING),
     "style": _one_of(_STYLES),
-    "sub": _map(_of({**_GRAMMAR, "names": _text})),
+    "sub": _map(_of({**_GRAMMAR, "as": _text, "names": _text})),
 }
 
 
@@ -212,18 +226,25 @@ def json_schema() -> dict[str, Any]:
         "when": {"type": "array", "items": _closed(mode)},
     }
     names = {"type": "array", "items": {"type": "string", "pattern": f"^{_NAME.pattern}$"}}
+    sibling = {**dict.fromkeys(("controls", "harmless", "offline"), text), "beside": names,
+               "env": texts}  # fmt: skip
     top = {
         **grammar,
         "beside": {
             "type": "object",
             "additionalProperties": {"type": "array", "items": text},
         },
+        "commands": text,
         "kind": {"enum": list(_KINDS)},
         "names": names,
         "needs": {"type": "array", "items": text},
         "note": text,
+        "sibling": _closed(sibling),
         "style": {"enum": list(_STYLES)},
-        "sub": {"type": "object", "additionalProperties": _closed({**grammar, "names": text})},
+        "sub": {
+            "type": "object",
+            "additionalProperties": _closed({**grammar, "as": text, "names": text}),
+        },
     }
     return {**_closed(top), "title": "A program profile of axonkernel"}
 

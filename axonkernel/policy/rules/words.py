@@ -104,12 +104,12 @@ class _Loose:
         self._heads = GlobTable(heads.items())
         self.any = bool(heads or self._no_words or self._words.any)
 
-    def find(self, words: Argv, subcommand: str | None) -> list[Rule]:
+    def find(self, words: Argv, subcommands: tuple[str, ...]) -> list[Rule]:
         if not self.any:
             return []
         found = self._words.find(words) if words else [*self._no_words, *self._words.find(words)]
-        if subcommand is not None:
-            for head in self._heads.find(subcommand):
+        for name in subcommands:
+            for head in self._heads.find(name):
                 found += head.find(words)
         return found
 
@@ -166,37 +166,46 @@ class WordsRules:
 
     def judge(self, words: Argv, unseen: bool) -> WordsVerdict:
         """The verdict on a program's words; ``unseen`` when more will be added to them."""
-        said, subcommand, unknown = self._read(words)
-        if denied := self._deny.find(said, subcommand):
+        said, subcommands, unknown = self._read(words)
+        if denied := self._deny.find(said, subcommands):
             return WordsVerdict("deny", min(denied).path)
         if unseen:
             return WordsVerdict("escalate", self._path, "it is fed words that cannot be seen")
-        if asked := self._escalate.find(said, subcommand):
+        if asked := self._escalate.find(said, subcommands):
             return WordsVerdict("escalate", min(asked).path)
         allowed = None if self._allow is None else self._allow.find(words)
         if allowed == []:
             return WordsVerdict("deny", f"{self._path}.allow", "no pattern matches its words")
         if unknown:
-            detail = f"{unknown} is not a known option, so the subcommand is not known"
-            return WordsVerdict("escalate", self._path, detail)
+            return WordsVerdict("escalate", self._path, unknown)
         return WordsVerdict("allow", min(allowed).path) if allowed else WordsVerdict(None, "")
 
-    def _read(self, words: Argv) -> tuple[Argv, str | None, str]:
-        """The words with their other spellings, the subcommand, an unknown option before it.
+    def _read(self, words: Argv) -> tuple[Argv, tuple[str, ...], str]:
+        """The words with their other spellings, the subcommand and what it is the same as, and
+        why that is not known.
 
         What forbids matches any spelling: ``push --force`` is ``push -f`` too.
         """
-        if self._profile is None or not self._loose:
-            return words, None, ""
-        said = (*words, *spellings(self._profile, words)) if words else words
-        return said, *subcommand_of(self._profile, words)
+        profile = self._profile
+        if profile is None or not self._loose:
+            return words, (), ""
+        said = (*words, *spellings(profile, words)) if words else words
+        name, unknown = subcommand_of(profile, words)
+        if unknown:
+            why = f"{unknown} is not a known option, so the subcommand is not known"
+            return said, (), why
+        if name is None:
+            return said, (), ""
+        is_known = not profile.commands or name in profile.commands
+        why = "" if is_known else f"{name} is no known subcommand: it may be an alias of another"
+        return said, (name, *profile.same_as(name)), why
 
     def matches(self, words: Argv) -> Iterator[Match]:
         """Every pattern that matches the words."""
-        said, subcommand, _ = self._read(words)
-        for rule in self._deny.find(said, subcommand):
+        said, subcommands, _ = self._read(words)
+        for rule in self._deny.find(said, subcommands):
             yield Match("deny", rule.path, rule.text)
-        for rule in self._escalate.find(said, subcommand):
+        for rule in self._escalate.find(said, subcommands):
             yield Match("escalate", rule.path, rule.text)
         for rule in self._allow.find(words) if self._allow is not None else ():
             yield Match("allow", rule.path, rule.text)
