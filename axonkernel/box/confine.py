@@ -14,6 +14,7 @@ import ctypes
 import json
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from axonkernel.box import guard, landlock
@@ -21,7 +22,7 @@ from axonkernel.box.capabilities import drop_all
 from axonkernel.box.linux import default_signals, no_new_privs, syscall
 from axonkernel.box.model import BoxPlan, Command, Mount
 
-__all__ = ["command_line", "main", "paths"]
+__all__ = ["command_line", "main", "paths", "take_filter"]
 
 _PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 #: What a box has of /dev.
@@ -30,17 +31,17 @@ _FILES = ("copy", "data", "data-over")
 _SECCOMP, _SET_MODE_FILTER = {"x86_64": 317}.get(os.uname().machine, 277), 1
 
 
-def paths(mounts: tuple[Mount, ...], scratch: str) -> landlock.Paths:
+def paths(mounts: tuple[Mount, ...], private: Iterable[str]) -> landlock.Paths:
     """What the mounts of a box bring into reach, as far as it exists without one.
 
     Arguments:
-        scratch: a private folder, in place of the box's own /tmp and HOME.
+        private: folders in place of the box's own /tmp and HOME.
     """
     write = [mount.source for mount in mounts if mount.kind == "bind"]
     read = [mount.source for mount in mounts if mount.kind == "ro-bind"]
     read += [mount.dest for mount in mounts if mount.kind in _FILES]
     return landlock.Paths(
-        (*read, "/proc"), (*write, scratch, *(f"/dev/{name}" for name in _DEVICES))
+        (*read, "/proc"), (*write, *private, *(f"/dev/{name}" for name in _DEVICES))
     )
 
 
@@ -50,13 +51,13 @@ def command_line(
     """The words that start ``command`` confined, and the descriptor they need inherited.
 
     Arguments:
-        scratch: see :func:`paths`.
+        scratch: its private folder.
         stays: what the command leaves running may go on.
         dies: everything ends when the thread that starts it does.
     """
     env = dict(plan.env if command.env is None else command.env)
     order = {
-        "paths": paths(plan.mounts, scratch),
+        "paths": paths(plan.mounts, (scratch,)),
         "tcp": plan.net is None or plan.net.open or bool(plan.net.allow),
         "filter": plan.filter,
         "run_as": plan.run_as,
@@ -114,14 +115,15 @@ def _give_up(order: dict[str, Any]) -> None:
     os.chdir(order["cwd"])
     landlock.confine(landlock.Paths(*order["paths"]), tcp=order["tcp"])
     if order["filter"]:
-        _filter(base64.b64decode(order["filter"]))
+        take_filter(base64.b64decode(order["filter"]))
 
 
-def _filter(code: bytes) -> None:
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def take_filter(code: bytes) -> None:
     """Take the filter: raw BPF, eight bytes an instruction."""
 
-    class Program(ctypes.Structure):
-        _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
-
-    program = Program(len(code) // 8, code)
+    program = _Program(len(code) // 8, code)
     syscall(_SECCOMP, _SET_MODE_FILTER, 0, ctypes.byref(program))

@@ -18,7 +18,7 @@ from typing import NoReturn
 from axonkernel.box import landlock
 from axonkernel.box.linux import child_subreaper, die_with_parent
 
-__all__ = ["END", "run"]
+__all__ = ["END", "enclose", "kill_below", "run"]
 
 #: Sent to a guard, it ends all at once.
 END = signal.SIGRTMIN
@@ -37,7 +37,7 @@ def run(work: Callable[[], NoReturn], *, stays: bool, dies_with_parent: bool) ->
     supervisor = os.getppid()
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     child_subreaper()
-    closed = landlock.close_signals() and _is_out_of_reach(supervisor)
+    closed = enclose(supervisor)
     signal.pthread_sigmask(signal.SIG_BLOCK, (*_PASSED_ON, END))
     worker = os.fork()
     if worker == 0:
@@ -53,6 +53,29 @@ def run(work: Callable[[], NoReturn], *, stays: bool, dies_with_parent: bool) ->
     if not stays:
         _end_all(closed)
     os._exit(code if code >= 0 else 128 - code)
+
+
+def enclose(outside: int) -> bool:
+    """Let no signal of this process and what it starts reach ``outside``; whether that holds.
+
+    Only where it does may :func:`kill_below` be ``closed``.
+    """
+    return landlock.close_signals() and _is_out_of_reach(outside)
+
+
+def kill_below(*, closed: bool) -> None:
+    """Kill everything below this process once; what is killed is still to be waited for.
+
+    Arguments:
+        closed: no signal leaves (:func:`enclose`), so one call reaches all, and only them.
+    """
+    if closed:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(-1, signal.SIGKILL)
+        return
+    for pid in _children():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _is_out_of_reach(pid: int) -> bool:
@@ -92,13 +115,7 @@ def _wait(worker: int) -> int:
 
 def _end_all(closed: bool) -> None:
     while True:
-        if closed:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(-1, signal.SIGKILL)
-        else:
-            for pid in _children():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        kill_below(closed=closed)
         try:
             os.wait()
         except ChildProcessError:

@@ -17,17 +17,19 @@ from axonkernel.box.linux import no_new_privs, syscall
 __all__ = [
     "TRUSTED_SINCE_ABI",
     "Paths",
+    "Rules",
     "abi",
     "close_abstract_sockets",
     "close_signals",
     "confine",
     "restrict",
+    "rules",
     "ruleset",
 ]
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION = 1  # flag of create_ruleset: answer the ABI number
-_PATH_BENEATH = 1  # the kind of rule
+_PATH_BENEATH, _NET_PORT = 1, 2  # the kind of rule
 _SCOPE_ABSTRACT_UNIX, _SCOPE_SIGNAL = 1, 2
 _SCOPES_SINCE_ABI = 6
 _TCP_SINCE_ABI, _BIND_TCP, _CONNECT_TCP = 4, 1, 2
@@ -96,8 +98,8 @@ def ruleset(paths: Paths, *, tcp: bool) -> int:
     """A descriptor of rules that keep whoever takes them (:func:`restrict`) to ``paths``.
 
     Signals and abstract sockets are kept to themselves as well, where the kernel can (ABI 6).
-    Paths that do not exist are left out. It costs 5 us a path, and can be taken any number of
-    times at the same price whatever it holds.
+    Paths that do not exist are left out, and links in folders that may be written. It costs
+    10 us a path, and can be taken any number of times at the same price whatever it holds.
 
     Arguments:
         tcp: False closes TCP, where the kernel can (ABI 4).
@@ -110,7 +112,49 @@ def ruleset(paths: Paths, *, tcp: bool) -> int:
     scopes = _SCOPE_ABSTRACT_UNIX | _SCOPE_SIGNAL if version >= _SCOPES_SINCE_ABI else 0
     fd = _create(known, network, scopes)
     for path, rights in _rights(paths, known):
-        _allow(fd, path, rights)
+        _allow(fd, path, rights, paths.write)
+    return fd
+
+
+class Rules(NamedTuple):
+    """What a worker keeps.
+
+    Arguments:
+        grants: (path, rights): ``r`` read, ``w`` change as well, ``l`` only list folders, ``x``
+            execute. Absolute, without links: what leads elsewhere by now is left out.
+        files: everything else is closed.
+        programs: nothing else is executed, also where ``files`` is not set.
+        ports: TCP ports that may be connected to, on any address; None for all.
+    """
+
+    grants: tuple[tuple[str, str], ...] = ()
+    files: bool = False
+    programs: bool = False
+    ports: tuple[int, ...] | None = None
+
+
+def rules(wanted: Rules) -> int:
+    """A descriptor of rules as :func:`ruleset` makes it, for a worker.
+
+    Raises OSError where the kernel has no Landlock.
+    """
+    version = abi()
+    known = _KNOWN.get(version, _KNOWN_NOW)
+    handled = known if wanted.files else _EXECUTE if wanted.programs else 0
+    network = _CONNECT_TCP if wanted.ports is not None and version >= _TCP_SINCE_ABI else 0
+    scopes = _SCOPE_ABSTRACT_UNIX | _SCOPE_SIGNAL if version >= _SCOPES_SINCE_ABI else 0
+    fd = _create(handled, network, scopes)
+    letters = {
+        "l": _READ_DIR, "r": _READ_FILE | _READ_DIR, "w": known & ~_EXECUTE, "x": _EXECUTE,
+    }  # fmt: skip
+    for path, rights in wanted.grants if handled else ():
+        access = 0
+        for letter in rights:
+            access |= letters[letter]
+        if access & handled:
+            _allow(fd, path, access & handled, ("/",))
+    for port in (wanted.ports or ()) if network else ():
+        syscall(_ADD_RULE, fd, _NET_PORT, struct.pack("QQ", _CONNECT_TCP, port), 0)
     return fd
 
 
@@ -125,18 +169,27 @@ def _rights(paths: Paths, known: int) -> Iterator[tuple[str, int]]:
     yield from ((path, known) for path in paths.write)
 
 
-def _allow(ruleset: int, path: str, rights: int) -> None:
+def _allow(ruleset: int, path: str, rights: int, written: tuple[str, ...]) -> None:
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
     try:
+        # What may be written may have been made a link meanwhile, to anywhere.
+        if os.readlink(f"/proc/self/fd/{fd}") != path and _lies_in(path, written):
+            return
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             rights &= _ON_FILES
+        if not rights:
+            return
         rule = struct.pack("=Qi", rights, fd)
         syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
     finally:
         os.close(fd)
+
+
+def _lies_in(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
 def _create(handled_fs: int, handled_net: int, scopes: int) -> int:

@@ -6,7 +6,7 @@ import base64
 import os
 from collections.abc import Iterator, Mapping
 
-from axonkernel.box import landlock, plan, posture, probe, seccomp
+from axonkernel.box import landlock, no_sockets, plan, posture, probe, seccomp
 from axonkernel.box.caps import net_plan
 from axonkernel.box.host import Ask, Host, survey
 from axonkernel.box.launch import needs_scope
@@ -18,7 +18,7 @@ from axonkernel.box.unbuilt import holds_noexec, unbuilt
 from axonkernel.errors import BoxError, Fault, IsolationUnavailable, PolicyError
 from axonkernel.policy.model import Policy
 
-__all__ = ["create", "prepare", "prepare_surveyed", "refused", "without_box"]
+__all__ = ["create", "prepare", "prepare_confined", "prepare_surveyed", "refused", "without_box"]
 
 #: What to do about a field that no machine can hold yet.
 _UNBUILT_FIX = "leave it out; this version cannot hold it"
@@ -55,7 +55,8 @@ def prepare_surveyed(
     built = plan.build(policy, host, ask)
     mediated = ask.role != "exec"
     if "box" in unenforced:
-        return _bare(built, policy, unenforced, mediated=mediated), host
+        lacks = (_lack("no box", unenforced["box"]),)
+        return _bare(built, policy, lacks, mediated=mediated), host
     built = _without(built, unenforced)._replace(traced=_traced())
     built = built._replace(
         filter=_filter(policy),
@@ -69,6 +70,17 @@ def prepare_surveyed(
         ),
     )
     return built, host
+
+
+def prepare_confined(policy: Policy, ask: Ask, *, env: Mapping[str, str] | None = None) -> BoxPlan:
+    """The plan of what a process gives up by itself for ``policy``, wherever it stands.
+
+    It has no mounts where the kernel has no means for that. Arguments as for :func:`prepare`.
+    """
+    policy = policy.closed()
+    environ = os.environ if env is None else env
+    host = survey(policy, ask, environ, run_as(policy, None))
+    return _bare(plan.build(policy, host, ask), policy, (), mediated=True)
 
 
 def _traced() -> bool:
@@ -159,30 +171,29 @@ def _walled_fields(policy: Policy) -> Iterator[str]:
         yield 'net.link = "veth"' if link == "veth" else "net.link"
 
 
-def _bare(
-    built: BoxPlan, policy: Policy, unenforced: Mapping[str, Piece], *, mediated: bool
-) -> BoxPlan:
-    """The plan where best-effort has no box at all: what a process can give up by itself."""
-    warning = _lack("no box", unenforced["box"])
-    code = _filter_without_box(policy)
+def _bare(built: BoxPlan, policy: Policy, lacks: tuple[str, ...], *, mediated: bool) -> BoxPlan:
+    """The plan where there is no box at all: what a process can give up by itself."""
+    code, whole = _filter_without_box(policy)
     if landlock.abi() < landlock.TRUSTED_SINCE_ABI:
         return BoxPlan(
             env=built.env,
             posture=posture.bare(policy, mediated=mediated),
-            warnings=(warning,),
+            warnings=lacks,
             create=built.create,
             bare=True,
         )
     built = built._replace(filter=code, limits=None)
+    rows = posture.confined(policy, built, mediated=mediated)
     return built._replace(
-        posture=posture.confined(policy, built, mediated=mediated),
-        warnings=(warning, *built.warnings),
+        posture=rows if whole else tuple(row for row in rows if row.field != "seccomp"),
+        warnings=(*lacks, *built.warnings),
         bare=True,
     )
 
 
-def _filter_without_box(policy: Policy) -> str:
-    """The filter, or "" where it cannot be compiled, such as in a box of ours, which has one.
+def _filter_without_box(policy: Policy) -> tuple[str, bool]:
+    """The filter, and whether that is all of it: where it cannot be compiled, such as in a box
+    of ours, which has one, it is no more than ``net`` needs.
 
     Nothing masks the host's sockets: where ``net`` is declared there are none of their kind.
     """
@@ -195,8 +206,9 @@ def _filter_without_box(policy: Policy) -> str:
             boxed=False,
         )
     except (IsolationUnavailable, BoxError):
-        return ""
-    return base64.b64encode(code).decode()
+        code = no_sockets.filter_bytes(os.uname().machine) if closed else b""
+        return base64.b64encode(code).decode(), False
+    return base64.b64encode(code).decode(), True
 
 
 def _lack(what: str, piece: Piece) -> str:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -24,6 +24,10 @@ from axonkernel.policy.meet import meet
 from axonkernel.policy.model import Policy
 from axonkernel.process import Lookup
 from axonkernel.tools import ToolRegistry
+
+if TYPE_CHECKING:
+    from axonkernel.box.model import PostureField
+    from axonkernel.process.confiner import Confiner
 
 __all__ = ["AuditTarget", "Core"]
 
@@ -67,6 +71,9 @@ class Core:
         asks = asker if asker is not None else self.broker
         assert asks is not None
         self.mediator = Mediator(self.audit, asks, name)
+        self._confiner: Confiner | None = None
+        self._boxed = boxed
+        self.posture: tuple[PostureField, ...] = ()  # of the box around this process
         self._launcher = launcher
         self._own_launcher = launcher is None
         self._lock = threading.Lock()
@@ -100,6 +107,16 @@ class Core:
                 self._launcher = Launcher(limits_plan(self.policy))
             return self._launcher
 
+    def confiner(self) -> Confiner:
+        """What confines programs where they stand, made at the first use."""
+        with self._lock:
+            if self._confiner is None:
+                from axonkernel.process.confiner import Confiner
+
+                private = () if self._boxed is None else self._boxed.write
+                self._confiner = Confiner(self.policy.fs, private)
+            return self._confiner
+
     def close(self) -> None:
         """Deny what waits, end what was left running, let go of what is ours."""
         self.mediator.closed = True
@@ -111,6 +128,9 @@ class Core:
             if self._own_launcher and self._launcher is not None:
                 self._launcher.close()
                 self._launcher = None
+            if self._confiner is not None:
+                self._confiner.close()
+                self._confiner = None
         if self._own_audit and isinstance(self.audit, AuditLog):
             self.audit.close()
 

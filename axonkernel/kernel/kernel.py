@@ -100,6 +100,7 @@ class Kernel:
             boxed=boxed,
             clock=clock,
         )
+        core.posture = posture or ()
         self._attach(core, core.base, handler, posture)
 
     def _attach(

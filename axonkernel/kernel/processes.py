@@ -13,6 +13,7 @@ from axonkernel.blocks import BASH_ENVIRONMENT, foreign_locale
 from axonkernel.errors import AxonError, LimitExceeded, ToolError
 from axonkernel.kernel.plans import Command, Env, Plan, Plans
 from axonkernel.kernel.spawned import Spawned
+from axonkernel.kernel.walls import held_around, needs_confining
 from axonkernel.policy.request import ShellRequest
 from axonkernel.process import Call, Place, ProcessResult, Start, needs_box
 from axonkernel.telemetry import tool_span
@@ -20,6 +21,7 @@ from axonkernel.telemetry import tool_span
 if TYPE_CHECKING:
     from axonkernel.kernel.core import Core
     from axonkernel.kernel.scope import Scope
+    from axonkernel.policy.model import Policy
 
 __all__ = ["Processes"]
 
@@ -143,13 +145,20 @@ class Processes:
             without_env=self._not_for_bash(plan),
             stays=policy.shell is None or policy.shell.spawn != 0,
         )
-        launcher = self._core.launcher() if boxed else None
-        # Children look for programs where the judged name was looked for.
-        path = self._core.lookup.path if policy.shell is not None else ()
-        best_effort = policy.effective_isolation == "best-effort"
-        confined = best_effort and not boxed and not self._core.inside
-        place = Place(policy, launcher, self._core.environ, path, confined)
-        return Call(start, place, data, timeout_s)
+        return Call(start, self._place(policy, boxed), data, timeout_s)
+
+    def _place(self, policy: Policy, boxed: bool) -> Place:
+        core = self._core
+        confined = not boxed and needs_confining(policy, core.policy, inside=core.inside)
+        return Place(
+            policy,
+            core.launcher() if boxed else None,
+            core.environ,
+            # Children look for programs where the judged name was looked for.
+            core.lookup.path if policy.shell is not None else (),
+            core.confiner() if confined else None,
+            held_around(policy, core.policy, core.posture) if core.inside else (),
+        )
 
     def _not_for_bash(self, plan: Plan) -> tuple[str, ...]:
         """What would make bash read a line in another way than it was judged."""

@@ -31,9 +31,9 @@ def start_boxed(start: Start, place: Place, stdin: int, stdout: int, stderr: int
     ask = Ask("call", start.cwd, start.program.name, state=own_folders())
     plan = prepare(place.policy, ask, env=place.environ)
     create(plan)
-    command = Command(
-        (start.program.name, *start.argv[1:]), stdin, stdout, stderr, env=environment(start, plan)
-    )
+    words = (start.program.name, *start.argv[1:])
+    env = environment(start, plan)
+    command = Command(words, stdin, stdout, stderr, env=env, channel=start.channel)
     return Boxed(place.launcher.start(plan, command), plan, dropped(place, plan))
 
 
@@ -52,11 +52,21 @@ def dropped(place: Place, plan: BoxPlan) -> tuple[str, ...]:
 class Boxed:
     """A program in its box. See :class:`axonkernel.process.start.Running`."""
 
+    walls: tuple[str, ...] = ("box",)
+
     def __init__(self, process: Any, plan: BoxPlan, env_dropped: tuple[str, ...]) -> None:
         self.pid: int = process.pid
         self.env_dropped = env_dropped
         self.held_by = tuple(row.field for row in plan.posture if row.state == "enforced")
         self._process = process
+
+    def fileno(self) -> int:
+        """Readable when there is news for :meth:`ended`."""
+        return int(self._process.fileno())
+
+    def ended(self) -> bool:
+        """Whether the box has ended, and with it everything in it."""
+        return self._process.wait(0) is not None
 
     def wait(self) -> None:
         """Block until the box has ended: with the program, everything in it is dead."""

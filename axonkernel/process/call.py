@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-from axonkernel.errors import LimitExceeded, ToolError
+from axonkernel.errors import AxonError, LimitExceeded, ToolError
 from axonkernel.process.pump import Capture, Feed, Stop, drain, over, pump
 from axonkernel.process.result import ProcessResult
 from axonkernel.process.start import Ending, Place, Running, Start, start_program
@@ -89,22 +90,25 @@ class Call:
         """Wait for the started program. Raises as :meth:`run` does."""
         running = self._running
         assert running is not None
-        ended_read, ended_write = os.pipe()
-        waiter = threading.Thread(target=_announce, args=(running, ended_write), daemon=True)
-        waiter.start()
         try:
-            self._stop = pump(
-                self._captures, self._feed, ended_read, self._timeout_s, self._most_bytes
-            )
+            with _news(running) as news:
+                self._stop = pump(
+                    self._captures,
+                    self._feed,
+                    news,
+                    running.ended,
+                    self._timeout_s,
+                    self._most_bytes,
+                )
             if self._stop != "end":
                 running.kill()
-            waiter.join()
+            running.wait()
         except BaseException:  # the caller is interrupted: nothing may run on unwatched
             running.kill()
             drain(self._captures, self._feed)
+            with suppress(AxonError):
+                running.end()
             raise
-        finally:
-            os.close(ended_read)
         # What was left behind is ended first, so that the pipes come to their end.
         ending = running.end()
         drain(self._captures, self._feed)
@@ -150,6 +154,7 @@ class Call:
             net_denied=ending.net_denied,
             kept=ending.kept,
             held_by=running.held_by,
+            walls=("mediator", *running.walls),
             env_dropped=running.env_dropped,
             notes=tuple(self._notes(ending)),
             used=ending.used,
@@ -187,6 +192,20 @@ def _sooner(timeout_s: float | None, place: Place) -> float | None:
     limits = place.policy.limits
     wall_s = limits.wall_s if limits is not None and place.launcher is None else None
     return min((each for each in (timeout_s, wall_s) if each is not None), default=None)
+
+
+@contextmanager
+def _news(running: Running) -> Iterator[int]:
+    """A descriptor that is readable when ``running.ended`` may have become true."""
+    if running.fileno() >= 0:
+        yield running.fileno()
+        return
+    ended_read, ended_write = os.pipe()
+    threading.Thread(target=_announce, args=(running, ended_write), daemon=True).start()
+    try:
+        yield ended_read
+    finally:
+        os.close(ended_read)
 
 
 def _announce(running: Running, ended: int) -> None:

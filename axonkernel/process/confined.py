@@ -1,86 +1,168 @@
-"""A program where no box can be made, with all given up that a process can give up."""
+"""A program beside this process, with all given up that a process can give up.
+
+Where no box can be made (best-effort), and for what a narrowed request starts inside a box.
+"""
 
 from __future__ import annotations
 
 import os
-import subprocess
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from axonkernel.folders import own_folders
+from axonkernel.box.channel import ChannelClosed
+from axonkernel.errors import BoxError
 from axonkernel.process.boxed import dropped, environment
-from axonkernel.process.plain import Plain, start_plain
-from axonkernel.process.start import Ending, Place, Start
+from axonkernel.process.confiner import Confiner
+from axonkernel.process.plain import start_plain
+from axonkernel.process.result import Usage
+from axonkernel.process.rooms import Room
+from axonkernel.process.start import Ending, Place, Running, Start
+from axonkernel.process.zygote import Lane
 
 __all__ = ["start_confined"]
 
 
-def start_confined(start: Start, place: Place, stdin: int, stdout: int, stderr: int) -> Plain:
+def start_confined(start: Start, place: Place, stdin: int, stdout: int, stderr: int) -> Running:
     """Start ``start`` confined; plainly where the kernel has no means for that.
 
-    Raises OSError when the working directory cannot be entered.
+    Raises OSError when the working directory cannot be entered, BoxError when it cannot be
+    confined; nothing ran then.
     """
-    from axonkernel.box import bare, confine
-    from axonkernel.box.host import Ask
-    from axonkernel.box.model import Command
-    from axonkernel.box.prepare import create, prepare
-
-    assert start.program.file is not None
-    ask = Ask("call", start.cwd, start.program.name, state=own_folders())
-    plan = prepare(place.policy, ask, env=place.environ)
-    if not plan.mounts:
+    confiner: Confiner = place.confiner
+    plan, walls = confiner.plan(start, place)
+    if walls is None:
         return start_plain(start, place, stdin, stdout, stderr)
-    create(plan)
-    scratch = bare.make_scratch(plan)
-    words = (start.program.file, *start.argv[1:])
-    command = Command(words, env=environment(start, plan), cwd=start.cwd)
-    argv, fd = confine.command_line(plan, command, scratch, stays=start.stays, dies=False)
+    with _opened(start.cwd) as cwd, _entered(confiner, walls) as room:
+        order = {
+            "argv": (start.program.name, *start.argv[1:]),
+            "file": start.program.file,
+            "env": {**dict(environment(start, plan)), "TMPDIR": room.folder, "HOME": room.folder},
+            "stays": start.stays,
+            "run_as": walls.run_as,
+            "filter": walls.filter,
+        }
+        channel = (start.channel,) if start.channel >= 0 else ()
+        lane = _sent(confiner, order, (stdin, stdout, stderr, cwd, room.rules, *channel))
+    held = tuple(row.field for row in plan.posture if row.state == "enforced")
+    held += tuple(field for field in place.around if field not in held)
+    walled = ("box", "landlock") if place.around else ("landlock",)
+    return _Confined(confiner, lane, room, start.stays, held, walled, dropped(place, plan))
+
+
+@contextmanager
+def _opened(folder: str) -> Iterator[int]:
+    fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        child = subprocess.Popen(
-            argv,
-            cwd=start.cwd,
-            env={},
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-            pass_fds=(fd,),
-        )
-    except BaseException:
-        bare.remove_scratch(scratch)
-        raise
+        yield fd
     finally:
         os.close(fd)
-    held = tuple(row.field for row in plan.posture if row.state == "enforced")
-    return _Confined(child, start.stays, dropped(place, plan), held, scratch)
 
 
-class _Confined(Plain):
-    """A confined program, and the folder it has for itself."""
+@contextmanager
+def _entered(confiner: Confiner, walls: Any) -> Iterator[Room]:
+    room = confiner.rooms.enter(walls)
+    try:
+        yield room
+    except BaseException:
+        confiner.rooms.leave(room, reuse=False)
+        raise
+
+
+def _sent(confiner: Confiner, order: dict[str, Any], given: tuple[int, ...]) -> Lane:
+    """The lane that has taken the order; one that has gone meanwhile took nothing."""
+    while True:
+        lane = confiner.zygote.take()
+        try:
+            lane.channel.send(order, given)
+            return lane
+        except ChannelClosed:
+            lane.channel.close()
+
+
+class _Confined:
+    """A confined program. See :class:`axonkernel.process.start.Running`."""
 
     def __init__(
         self,
-        child: subprocess.Popen[bytes],
+        confiner: Confiner,
+        lane: Lane,
+        room: Room,
         stays: bool,
-        env_dropped: tuple[str, ...],
         held_by: tuple[str, ...],
-        scratch: str,
+        walls: tuple[str, ...],
+        env_dropped: tuple[str, ...],
     ) -> None:
-        super().__init__(child, stays, env_dropped)
         self.held_by = held_by
-        self._scratch = scratch
+        self.walls = walls
+        self.env_dropped = env_dropped
+        self._confiner = confiner
+        self._lane = lane
+        self._room = room
+        self._stays = stays
+        self._since_s = time.monotonic()
+        self._pid = 0
+        self._ending: dict[str, Any] | None = None
+        self._lock = threading.Lock()  # for those who take messages
 
-    def kill(self) -> None:
-        """End the program and everything it started, by its guard."""
-        from axonkernel.box.guard import END
+    @property
+    def pid(self) -> int:
+        """The program, in the pid namespace of this process."""
+        with self._lock:
+            if not self._pid and self._ending is None:
+                self._take()
+        return self._pid
 
-        if self._child.returncode is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, END)
+    def fileno(self) -> int:
+        """Readable when there is news for :meth:`ended`."""
+        return self._lane.channel.fileno()
+
+    def ended(self) -> bool:
+        """Whether it has ended, and all it started that may not stay."""
+        with self._lock:
+            while self._ending is None and self._lane.is_ready():
+                self._take()
+        return self._ending is not None
+
+    def wait(self) -> None:
+        """Block until it has ended, and all it started that may not stay."""
+        with self._lock:
+            while self._ending is None:
+                self._take()
 
     def end(self) -> Ending:
-        """See :meth:`Plain.end`; its folder goes with it."""
-        from axonkernel.box.bare import remove_scratch
+        """How it ended. Raises BoxError when it was not confined and so did not run."""
+        self.wait()
+        told = self._ending
+        assert told is not None
+        remains = self._stays and told["left"]
+        if remains or told["killed"] or told["fault"]:
+            self._lane.channel.close()
+        else:
+            self._confiner.zygote.give_back(self._lane)
+        self._confiner.rooms.leave(self._room, reuse=not (remains or told["fault"]))
+        if told["fault"]:
+            raise BoxError("exec zygote", told["fault"])
+        code = told["code"]
+        reason = "killed" if told["killed"] else "exit"
+        used = Usage(reason, time.monotonic() - self._since_s, told["cpu_s"])
+        background = told["left"] and not self._stays
+        return Ending(code if code >= 0 else 128 - code, background=background, used=used)
 
-        ending = super().end()
-        remove_scratch(self._scratch)
-        return ending
+    def kill(self) -> None:
+        """End it and everything it started, by its guard."""
+        if self._ending is None:
+            self._lane.end()
+
+    def _take(self) -> None:
+        """One message from the guard."""
+        try:
+            message, _ = self._lane.channel.receive()
+        except ChannelClosed:
+            message = {"fault": "its guard was killed", "left": True, "killed": True}
+        if "pid" in message:
+            self._pid = message["pid"]
+        else:
+            self._ending = message

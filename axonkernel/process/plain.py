@@ -22,8 +22,11 @@ def start_plain(start: Start, place: Place, stdin: int, stdout: int, stderr: int
     """Start ``start`` without a box. Raises OSError when it cannot be executed."""
     env, dropped = _environment(start, place)
     assert start.program.file is not None
+    words = [start.program.name, *start.argv[1:]]
+    if start.channel >= 0:
+        words[-1] = str(start.channel)  # no descriptor can be given another number here
     child = subprocess.Popen(
-        [start.program.name, *start.argv[1:]],
+        words,
         executable=start.program.file,
         cwd=start.cwd,
         env=env,
@@ -31,8 +34,9 @@ def start_plain(start: Start, place: Place, stdin: int, stdout: int, stderr: int
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,  # no controlling terminal, and one group to kill
+        pass_fds=() if start.channel < 0 else (start.channel,),
     )
-    return Plain(child, start.stays, dropped)
+    return Plain(child, start.stays, dropped, place.around)
 
 
 def _environment(start: Start, place: Place) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -47,17 +51,33 @@ def _environment(start: Start, place: Place) -> tuple[dict[str, str], tuple[str,
 class Plain:
     """A program without a box. See :class:`axonkernel.process.start.Running`."""
 
-    held_by: tuple[str, ...] = ()
-
     def __init__(
-        self, child: subprocess.Popen[bytes], stays: bool, env_dropped: tuple[str, ...]
+        self,
+        child: subprocess.Popen[bytes],
+        stays: bool,
+        env_dropped: tuple[str, ...],
+        around: tuple[str, ...],
     ) -> None:
         self.pid = child.pid
         self.env_dropped = env_dropped
+        self.held_by = around
+        self.walls: tuple[str, ...] = ("box",) if around else ()
         self._child = child
         self._stays = stays
         self._killed = False
         self._since_s = time.monotonic()
+        self._descriptor = _descriptor(child.pid)
+
+    def fileno(self) -> int:
+        """Readable when it has ended; -1 where processes have no descriptors."""
+        return self._descriptor
+
+    def ended(self) -> bool:
+        """Whether the program has ended. It stays a zombie, see :meth:`wait`."""
+        with suppress(ChildProcessError):
+            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            return found is not None
+        return True
 
     def wait(self) -> None:
         """Block until the program has ended. It stays a zombie: its pid, which is also its
@@ -71,6 +91,8 @@ class Plain:
     def end(self) -> Ending:
         """End what the program left behind, unless it may stay, and reap it."""
         left = False
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
         if not self._stays:
             left = bool(session_members(self.pid) - {self.pid})
             kill_tree(self.pid)
@@ -94,3 +116,11 @@ class Plain:
             kill_tree(self.pid)
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
+
+
+def _descriptor(pid: int) -> int:
+    """A descriptor of a process; -1 where the system has none."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return -1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
@@ -66,14 +67,16 @@ class Feed:
 def pump(
     captures: list[Capture],
     feed: Feed | None,
-    ended: int,
+    news: int,
+    ended: Callable[[], bool],
     timeout_s: float | None,
     most_bytes: int | None = None,
 ) -> Stop:
     """Move bytes until the program has ended and its pipes are empty; closes the pipes.
 
     Arguments:
-        ended: a descriptor that becomes readable when the program has ended.
+        news: a descriptor that is readable when there is something to ask ``ended`` for.
+        ended: whether the program has ended.
         timeout_s: seconds the program may take.
         most_bytes: what all outputs together may come to; None for any amount.
 
@@ -81,13 +84,13 @@ def pump(
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     with selectors.DefaultSelector() as selector:
-        selector.register(ended, selectors.EVENT_READ, None)
+        selector.register(news, selectors.EVENT_READ, None)
         for capture in captures:
             selector.register(capture.file, selectors.EVENT_READ, capture)
         if feed is not None:
             selector.register(feed.file, selectors.EVENT_WRITE, feed)
         while True:
-            stop = _step(selector, deadline)
+            stop = _step(selector, ended, deadline)
             if over(captures, most_bytes):
                 return "output"
             if stop is not None:
@@ -99,7 +102,9 @@ def over(captures: list[Capture], most_bytes: int | None) -> bool:
     return most_bytes is not None and sum(each.seen_bytes for each in captures) > most_bytes
 
 
-def _step(selector: selectors.BaseSelector, deadline: float | None) -> Stop | None:
+def _step(
+    selector: selectors.BaseSelector, ended: Callable[[], bool], deadline: float | None
+) -> Stop | None:
     """Wait once, and move what can be moved."""
     left = None if deadline is None else deadline - time.monotonic()
     if left is not None and left <= 0:
@@ -107,7 +112,7 @@ def _step(selector: selectors.BaseSelector, deadline: float | None) -> Stop | No
     stop: Stop | None = None
     for key, _ in selector.select(left):
         if key.data is None:
-            stop = "end"
+            stop = "end" if ended() else stop
         else:
             _move(selector, key.data)
     return stop

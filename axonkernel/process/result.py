@@ -41,7 +41,9 @@ class ProcessResult:
         net_denied: what the box refused on the network, one for each destination and name,
             with ``address``, ``protocol``, ``port``, ``name``, ``times``, ``first_s`` and
             ``last_s``.
-        held_by: the declared fields that a box held while it ran; () without a box.
+        held_by: the declared fields that something below the mediator held while it ran.
+        walls: what stood around it: ``mediator``, which every call passes, and ``box``,
+            ``landlock`` or ``broker``.
         env_dropped: names of variables of this process that it did not get.
         kept: what the keeper of its box did and saw, as (what, path): ``mask.restored`` and
             ``mask.added`` for names that came up and were covered, ``name.made`` for names
@@ -57,6 +59,7 @@ class ProcessResult:
     stderr_truncated: bool = False
     net_denied: tuple[Refusal, ...] = ()
     held_by: tuple[str, ...] = ()
+    walls: tuple[str, ...] = ()
     env_dropped: tuple[str, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()

@@ -33,6 +33,8 @@ class Start:
         without_env: names, or prefixes and ``*``, that must not reach the program, whatever
             else says so.
         stays: whether it may leave processes running when it ends.
+        channel: a socket for the program, whose last word is then its number there: 3, or
+            another that a plain program is told; -1 for none.
     """
 
     argv: tuple[str, ...]
@@ -41,6 +43,7 @@ class Start:
     env: Mapping[str, str] = field(factory=dict)
     without_env: tuple[str, ...] = ()
     stays: bool = False
+    channel: int = -1
 
     def wanted(self, env: Mapping[str, str]) -> dict[str, str]:
         """``env`` less what must not reach the program."""
@@ -79,11 +82,30 @@ class Ending:
 
 
 class Running(Protocol):
-    """A started program. ``end`` is called once, ``kill`` at any time from any thread."""
+    """A started program. ``end`` is called once, ``kill`` at any time from any thread.
 
-    pid: int
+    Arguments:
+        held_by: the declared fields that something below the mediator holds.
+        walls: what does: ``box``, ``landlock``, ``broker``.
+        env_dropped: names of variables that it did not get.
+    """
+
+    @property
+    def pid(self) -> int:
+        """The program, in the pid namespace of this process."""
+        ...
+
     held_by: tuple[str, ...]
+    walls: tuple[str, ...]
     env_dropped: tuple[str, ...]
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when there is news for :meth:`ended`; -1 for none."""
+        ...
+
+    def ended(self) -> bool:
+        """Whether the program itself has ended; does not block."""
+        ...
 
     def wait(self) -> None:
         """Block until the program itself has ended."""
@@ -107,14 +129,17 @@ class Place:
         launcher: starts boxes; None makes no boxes.
         environ: the environment programs are given from.
         path: folders where they look for other programs; () leaves PATH as it is.
-        confined: without boxes, programs give up by themselves what they can (best-effort).
+        confiner: without boxes, what confines programs where they stand (confined.Confiner);
+            None starts them plainly.
+        around: the declared fields that a box around this process holds for them; () outside.
     """
 
     policy: Policy
     launcher: Any
     environ: Mapping[str, str] = field(factory=lambda: dict(os.environ))
     path: tuple[str, ...] = ()
-    confined: bool = False
+    confiner: Any = None
+    around: tuple[str, ...] = ()
 
 
 def needs_box(policy: Policy, *, inside: bool) -> bool:
@@ -144,7 +169,7 @@ def start_program(start: Start, place: Place, *, stdin: int, stdout: int, stderr
         from axonkernel.process.boxed import start_boxed
 
         return start_boxed(start, place, stdin, stdout, stderr)
-    if place.confined:
+    if place.confiner is not None:
         from axonkernel.process.confined import start_confined
 
         return start_confined(start, place, stdin, stdout, stderr)
