@@ -25,6 +25,8 @@ __all__ = [
     "BROKER_FOLDER",
     "BROKER_SOCKET",
     "CALL_HEADER_BYTES",
+    "DENIED",
+    "LOST",
     "MAX_CALL_BYTES",
     "MAX_REPLY_BYTES",
     "MAX_WORDS",
@@ -56,6 +58,9 @@ MAX_REPLY_BYTES = 1 << 16
 #: HUP INT QUIT USR1 USR2 TERM CONT TSTP WINCH, whose numbers are the same on every processor
 #: that has a shim.
 RELAYED = frozenset((1, 2, 3, 10, 12, 15, 18, 20, 28))
+
+#: Exit statuses of a shim whose call was refused, or could not be made.
+DENIED, LOST = 126, 125
 
 _CALL = struct.Struct("<4sII")
 _REPLY = struct.Struct("<BBHI")
@@ -157,6 +162,8 @@ def call_header(header: bytes) -> tuple[int, tuple[int, ...]]:
 
 def call_from(body: bytes) -> Call:
     """A call from its body. Raises WireError."""
+    if body.count(b"\0") > 2 * MAX_WORDS + 4:
+        raise WireError("too many words")
     *fields, rest = body.split(b"\0")
     if rest or len(fields) < 5:
         raise WireError("cut off")
@@ -194,7 +201,7 @@ def reply_bytes(reply: Reply) -> bytes:
 
 def _told(kind: str, value: int, text: str, fields: Mapping[str, Any]) -> bytes:
     line = " ".join(text.replace("\0", " ").split())
-    start = _raw(line)[: MAX_REPLY_BYTES // 4] + b"\0"
+    start = line.encode("utf-8", "backslashreplace")[: MAX_REPLY_BYTES // 4] + b"\0"
     data = json.dumps(dict(fields)).encode() if fields else b""
     if len(start) + len(data) > MAX_REPLY_BYTES:
         data = b""
@@ -230,7 +237,10 @@ def reply_from(kind: str, value: int, body: bytes) -> Reply:
 
 
 def _raw(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise WireError(f"not text that bytes stand for: {error.reason}") from error
 
 
 def _text(raw: bytes) -> str:

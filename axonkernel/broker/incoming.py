@@ -1,0 +1,117 @@
+"""One call in the supervisor, from its arrival to its outcome. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from axonkernel.broker.wire import RELAYED, Call, Ended, Refused, Reply, Started, reply_bytes
+
+if TYPE_CHECKING:
+    from axonkernel.box.launch import BoxProcess
+    from axonkernel.box.model import BoxResult
+
+__all__ = ["Incoming"]
+
+
+class Incoming:
+    """One call that waits for its outcome.
+
+    Its descriptors are closed when the answer has been given. They come from the caller:
+    hand them to a box, do not read or write them.
+
+    Attributes:
+        argv, cwd, env, program, found: what the caller says, see :class:`wire.Call`.
+        files: descriptors for standard input, output and error; /dev/null for a closed one.
+        pid: the process that connected, in this process's pid namespace; 0 when not in it.
+        started: whether the caller was told that its program runs.
+    """
+
+    def __init__(
+        self, sock: socket.socket, call: Call, files: tuple[int, int, int], pid: int
+    ) -> None:
+        self.argv: tuple[str, ...] = call.argv
+        self.cwd: str = call.cwd
+        self.env: Mapping[str, str] = call.env
+        self.program: str = call.program
+        self.found: str = call.found
+        self.files = files
+        self.pid = pid
+        self.started = False
+        self._sock = sock
+
+    def fileno(self) -> int:
+        """Until :meth:`follow`: readable when the caller has died, or has lost its rights by
+        sending what it may not."""
+        return self._sock.fileno()
+
+    def gone(self) -> bool:
+        """Whether nobody waits for this call any more: then nothing may run for it."""
+        poll = select.poll()
+        early = 0 if self.started else select.POLLIN
+        poll.register(self._sock, early | select.POLLRDHUP)
+        return bool(poll.poll(0))
+
+    def follow(self, box: BoxProcess) -> BoxResult:
+        """Tell the caller that its program runs, and wait for the box's end.
+
+        Signals of the caller go to the program; a caller that has died, before or meanwhile,
+        ends the box, as does :meth:`Listener.close`.
+        """
+        poll = select.poll()
+        poll.register(box, select.POLLIN)
+        if self.gone() or not self._send(Started()):
+            box.kill()
+        else:
+            poll.register(self._sock, select.POLLIN | select.POLLRDHUP)
+        self.started = True
+        while box.result is None:
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if self._sock.fileno() in ready and not self._relay(box):
+                poll.unregister(self._sock)
+                box.kill()
+            if box.fileno() in ready:
+                box.wait(0)
+        return box.result
+
+    def _relay(self, box: BoxProcess) -> bool:
+        """Pass on the signals that have come; False when the caller has gone, or sent
+        anything else."""
+        try:
+            numbers = self._sock.recv(64)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        if not numbers or not RELAYED.issuperset(numbers):
+            return False
+        for number, _ in groupby(numbers):
+            box.signal(number)
+        return True
+
+    def _send(self, reply: Reply) -> bool:
+        """Whether the reply is on its way: a caller that does not read gets no more of them."""
+        data = reply_bytes(reply)
+        try:
+            return self._sock.send(data, socket.MSG_NOSIGNAL) == len(data)
+        except OSError:
+            return False
+
+    def finish(self, outcome: Refused | Ended | None) -> None:
+        """Give the outcome, if there is one and somebody to take it, and let go of the call."""
+        if outcome is not None:
+            self._send(outcome)
+        for descriptor in self.files:
+            os.close(descriptor)
+        self._sock.close()
+
+    def hang_up(self) -> None:
+        """Have :meth:`gone` be true from now on, and the box that is followed end."""
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:  # the caller was faster
+            return
