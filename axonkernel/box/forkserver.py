@@ -14,7 +14,7 @@ import socket
 from importlib import import_module
 from typing import NoReturn
 
-from axonkernel.box import warden
+from axonkernel.box import prelude
 from axonkernel.box.channel import Channel, ChannelClosed, pair
 
 __all__ = ["main"]
@@ -42,7 +42,8 @@ def main(fd: int) -> None:
 
 def _warm_up() -> None:
     """Pay once, before any fork, for what each warden would pay."""
-    for name in ("hand", "steward"):  # what boxes with a keeper need
+    # The whole of a warden, and what boxes with a keeper or a link need.
+    for name in ("warden", "resolver.refused", "hand", "steward", "link"):
         import_module(f"axonkernel.box.{name}")
     with contextlib.suppress(ImportError, OSError):
         import nftables
@@ -78,4 +79,4 @@ def _wait(orders: Channel) -> NoReturn:
     except ChannelClosed:
         os._exit(0)
     orders.close()
-    warden.serve(Channel(socket.socket(fileno=control)))
+    prelude.serve(Channel(socket.socket(fileno=control)))

@@ -32,10 +32,11 @@ __all__ = [
     "status_of",
 ]
 
-_SEIZE, _INTERRUPT, _CONT, _DETACH = 0x4206, 0x4207, 7, 17
+_SEIZE, _INTERRUPT, _CONT, _DETACH, _SET_OPTIONS = 0x4206, 0x4207, 7, 17, 0x4200
 _SETSIGMASK = 0x420B
 #: Report forks, vforks, clones and execs; kill all that is traced when this process dies.
 _OPTIONS = 0x2 | 0x4 | 0x8 | 0x10 | 0x100000
+_EXECS = 0x10
 _EVENT_EXEC, _EVENT_STOP = 4, 128
 _WALL = 0x40000000
 _SLEEPS_WITHIN_S = 1.0
@@ -46,10 +47,15 @@ class GateError(Exception):
     """The program cannot be shown to be behind its walls."""
 
 
-def seize(pid: int) -> None:
-    """Trace ``pid`` and all it will fork, without stopping it."""
+def seize(pid: int, *, execs: bool = True) -> None:
+    """Trace ``pid`` and all it will fork, without stopping it.
+
+    Arguments:
+        execs: each exec is waited for as well. Without, what will be bwrap gets on by itself
+            until it has a child, for whose execs :func:`await_init` asks.
+    """
     try:
-        ptrace(_SEIZE, pid, 0, _OPTIONS)
+        ptrace(_SEIZE, pid, 0, _OPTIONS if execs else _OPTIONS & ~_EXECS)
     except OSError as error:
         raise GateError(f"ptrace refused: {error}") from error
 
@@ -76,7 +82,10 @@ def await_init(bwrap: int, reaped: dict[int, int]) -> int | None:
             held = False
             _detach(pid)
             continue
-        init = init if pid == bwrap else pid
+        if pid != bwrap and not init:
+            init = pid
+            with contextlib.suppress(ProcessLookupError):
+                ptrace(_SET_OPTIONS, init, 0, _OPTIONS)  # it has not run yet
         _resume(pid, status, event)
     return init
 

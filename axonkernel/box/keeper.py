@@ -23,7 +23,7 @@ from axonkernel.box.model import BoxPlan, Kept
 from axonkernel.box.stubs import Registry
 from axonkernel.errors import BoxError
 
-__all__ = ["Keeper", "fork_apart", "start"]
+__all__ = ["Keeper", "fork_apart", "start", "sweep"]
 
 #: It has a batch of events to see to at most.
 _ENDS_WITHIN_S = 10.0
@@ -112,13 +112,18 @@ class Keeper:
                 os.waitpid(pid, 0)
 
 
+def sweep(plan: BoxPlan) -> None:
+    """Remove the stubs that killed boxes have left."""
+    if plan.state:
+        Registry(plan.state).sweep()
+
+
 def start(plan: BoxPlan) -> Keeper | None:
     """The keeper of a box for ``plan``, stubs in place; None when there is nothing to keep.
 
     Raises BoxError when the stubs cannot be held.
     """
-    if plan.state:
-        Registry(plan.state).sweep()
+    sweep(plan)
     watch = plan.watch
     if watch is None:
         return None

@@ -231,10 +231,10 @@ def fork_warden() -> Channel:
     ours, theirs = pair()
     if os.fork() == 0:
         os.setsid()  # ^C is for the supervisor to judge
-        from axonkernel.box import warden
+        from axonkernel.box import prelude
 
         ours.close()
-        warden.serve(theirs)
+        prelude.serve(theirs)
     theirs.close()
     return ours
 

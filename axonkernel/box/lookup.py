@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import shlex
 
 from axonkernel.box.linux import open_in_root
 from axonkernel.errors import BoxError
@@ -48,6 +47,8 @@ def require_program(root_fd: int, name: str, cwd: str, path: str) -> None:
             return _require_interpreter(root_fd, candidate)
         refused = f"{candidate} is not an executable file"
         if regular:
+            import shlex  # for a message alone
+
             refused += f"; fix: chmod +x {shlex.quote(name if '/' in name else candidate)}"
     if refused:
         raise BoxError(NOT_EXECUTABLE, refused)

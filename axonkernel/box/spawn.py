@@ -7,12 +7,12 @@ open.
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
 import signal
 import termios
+from binascii import a2b_base64
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
@@ -121,7 +121,7 @@ def _options(
     status, block = kept
     filter_fd = -1
     if plan.filter:
-        filter_fd = _holding(base64.b64decode(plan.filter))
+        filter_fd = _holding(a2b_base64(plan.filter))
         kept.append(filter_fd)
 
     def descriptor(path: str) -> int:

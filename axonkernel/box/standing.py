@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from axonkernel.box import gate
-from axonkernel.box.cgroup import Group
-from axonkernel.box.keeper import Keeper
-from axonkernel.box.link import Link
 from axonkernel.box.linux import child_subreaper, die_with_parent
 from axonkernel.box.model import Reason
 from axonkernel.box.resolver.reports import Refusals
 from axonkernel.box.spawn import Spawned
+
+if TYPE_CHECKING:  # a box is started before these are imported (prelude.py)
+    from axonkernel.box.cgroup import Group
+    from axonkernel.box.keeper import Keeper
+    from axonkernel.box.lending import Lender
+    from axonkernel.box.link import Link
 
 __all__ = ["Standing", "park"]
 
@@ -29,6 +32,7 @@ class Standing:
         parked: what keeps the scope until its counters are read; 0 without a scope.
         group: the control group, where limits need one.
         keeper: what holds masks and protections; None when there are none.
+        lender: what hands out the private folders; None when nobody may ask for them.
         folder: where that group is, when we and not systemd must take it away.
         refusals: what it was refused on the network so far.
         reason: why the box ended, by what we did.
@@ -43,6 +47,7 @@ class Standing:
         self.parked = 0
         self.link: Link | None = None
         self.keeper: Keeper | None = None
+        self.lender: Lender | None = None
         self.group: Group | None = None
         self.folder = ""
         self.refusals = Refusals()

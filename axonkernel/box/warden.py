@@ -1,13 +1,13 @@
 """The warden: one small process outside each box, and the whole life of that box.
 
-It starts bwrap, enters the box's network namespace from outside, loads the table (entering.py),
-holds the program at its exec until every wall is seen (gate.py), watches it (watch.py), and
-reports how it ended. It is single-threaded, because entering a user namespace demands it and
-because a box dies with the thread that started it: so a box lives with its warden, whatever
-becomes of the thread that asked for it. When the supervisor's end of the channel closes, the
-box is killed.
+It starts bwrap (prelude.py), enters the box's network namespace from outside, loads the table
+(entering.py), holds the program at its exec until every wall is seen (gate.py), watches it
+(watch.py), and reports how it ended. It is single-threaded, because entering a user namespace
+demands it and because a box dies with the thread that started it: so a box lives with its
+warden, whatever becomes of the thread that asked for it. When the supervisor's end of the
+channel closes, the box is killed.
 
-Standard library only; what loads the table is imported while bwrap makes its namespaces.
+Standard library only; all of this is imported while bwrap makes its namespaces.
 """
 
 from __future__ import annotations
@@ -16,91 +16,58 @@ import contextlib
 import os
 import select
 import signal
-import sys
 import time
-from typing import TYPE_CHECKING, NoReturn
 
 from axonkernel.box import cgroup, gate, keeper, unheld
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.entering import ready_tables, wall_network
-from axonkernel.box.link import Link
 from axonkernel.box.lookup import NOT_EXECUTABLE, NOT_FOUND, require_program
 from axonkernel.box.milestones import reached
-from axonkernel.box.model import BoxPlan, BoxResult, Command, Reason, Refusal, decode_plan
-from axonkernel.box.spawn import spawn
-from axonkernel.box.standing import Standing, park
+from axonkernel.box.model import BoxPlan, BoxResult, Command, Reason, Refusal
+from axonkernel.box.standing import Standing
 from axonkernel.box.told import UNMADE, child_pid, exit_code
 from axonkernel.box.watch import watch
 from axonkernel.errors import BoxError
 
-if TYPE_CHECKING:
-    from axonkernel.box.lending import Lender
-
-__all__ = ["serve"]
+__all__ = ["Warden"]
 
 #: What the launch itself answers with when nothing ran, as env(1) and `docker run` do.
 _EXIT_CODES = {NOT_FOUND: 127, NOT_EXECUTABLE: 126}
 
 
-def serve(control: Channel) -> NoReturn:
-    """Run the one box the first message asks for, then exit. Never returns."""
-    try:
-        if "nftables" not in sys.modules and not _is_readable(control):
-            ready_tables()  # most boxes have a network of their own, and there is time now
-        job, given = control.receive()
-        reached("asked")
-        warden = _Warden(control, decode_plan(job["plan"]), Command(*job["command"]))
-        if many := len(warden.command.lent):
-            warden.lent, given = given[-many:], given[:-many]
-        if warden.command.lends >= 0:
-            warden.lends, given = given[-1], given[:-1]
-        if warden.command.caller >= 0:
-            warden.standing.keep_terminal(given[-1])
-            given = given[:-1]
-        warden.run(job["bwrap"], given, scope=job["scope"])
-    except ChannelClosed:
-        os._exit(1)
-    os._exit(0)
+class Warden:
+    """The life of a box from the moment its bwrap was started.
 
+    Arguments:
+        standing: what stands of it already.
+    """
 
-def _is_readable(channel: Channel) -> bool:
-    poll = select.poll()
-    poll.register(channel, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-class _Warden:
-    def __init__(self, control: Channel, plan: BoxPlan, command: Command) -> None:
+    def __init__(
+        self, control: Channel, plan: BoxPlan, command: Command, standing: Standing
+    ) -> None:
         self.control = control
         self.plan = plan
         self.command = command
-        self.standing = Standing()
+        self.standing = standing
         self.mounted = False
-        self.lent: tuple[int, ...] = ()
-        self.lends = -1
-        self.lender: Lender | None = None
         self.started_s = 0.0
 
-    def run(self, program: str, given: tuple[int, ...], *, scope: bool) -> None:
-        """The straight line; whatever fails before the program runs undoes the rest."""
+    def run(self, outside: dict[str, str], fault: Exception | None, *, scope: bool) -> None:
+        """The straight line; whatever fails before the program runs undoes the rest.
+
+        Arguments:
+            outside: the namespaces of the supervisor's side.
+            fault: why bwrap could not be started; None when it was.
+            scope: the supervisor moves the box into a control group.
+        """
         stage = "start"
         standing = self.standing
         try:
-            outside = gate.namespaces()
-            standing.keeper = keeper.start(self.plan)
-            if self.lends >= 0:
-                from axonkernel.box import lending  # few boxes lend anything
-
-                self.lender = lending.start(self.lends)
-            if scope:
-                standing.parked = park()
-            if self.plan.net is not None and self.plan.net.link != "none":
-                standing.link = Link(self.plan.net, foreign=self.plan.run_as is not None)
-            seize = gate.seize if self.plan.traced else unheld.not_traced
-            standing.spawned(spawn(program, self.plan, self.command, given, seize, self.lent))
-            reached("spawned")
+            if fault is not None:
+                raise fault
             if self.plan.net is not None:
                 ready_tables()
+            keeper.sweep(self.plan)
             stage = "mounts"
             self._await_init()
             stage = "table"
@@ -223,8 +190,8 @@ class _Warden:
         reached("mounted")
         if self.standing.keeper is not None:
             self.standing.keeper.enter(pid)
-        if self.lender is not None:
-            self.lender.enter(pid)
+        if self.standing.lender is not None:
+            self.standing.lender.enter(pid)
         env = dict(self.plan.env if self.command.env is None else self.command.env)
         cwd = self.plan.cwd if self.command.cwd is None else self.command.cwd
         root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
