@@ -111,11 +111,14 @@ class Relay:
             try:
                 client.setblocking(False)
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                address, port = original.original(client)
+                there = original.original(client)
+                redirected = there != client.getsockname()[:2]
             except OSError:
+                redirected = False
+            if redirected:
+                self._begin(client, *there)
+            else:  # it means the relay itself, which would go on to itself for ever
                 original.abort(client)
-                continue
-            self._begin(client, address, port)
 
     def _begin(self, client: socket.socket, address: str, port: int) -> None:
         connection = Connection(client, address, port, self._rules, self._pipes, self._watch)
