@@ -113,8 +113,8 @@ class Core:
             if self._confiner is None:
                 from axonkernel.process.confiner import Confiner
 
-                private = () if self._boxed is None else self._boxed.write
-                self._confiner = Confiner(self.policy.fs, private)
+                boxed = self._boxed
+                self._confiner = Confiner() if boxed is None else Confiner(self.policy, boxed.write)
             return self._confiner
 
     def close(self) -> None:

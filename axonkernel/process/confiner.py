@@ -8,10 +8,11 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from attrs import define
+from attrs import define, evolve
 
 from axonkernel.box.model import BoxPlan
 from axonkernel.folders import own_folders
+from axonkernel.policy.model import Policy
 from axonkernel.process.rooms import Rooms, Walls
 from axonkernel.process.start import Place, Start
 from axonkernel.process.zygote import Zygote
@@ -29,14 +30,14 @@ class Confiner:
     """Confines programs where they stand. From any thread, after forks too.
 
     Arguments:
-        fs: that block of the kernel's policy, which narrowed ones are compared with.
-        private: paths that the box around this process has for it to write.
+        around: what the box around this process holds; None outside one.
+        private: paths that this box has of its own to write.
     """
 
-    def __init__(self, fs: object, private: tuple[str, ...] = ()) -> None:
+    def __init__(self, around: Policy | None = None, private: tuple[str, ...] = ()) -> None:
         self.zygote = Zygote()
         self.rooms = Rooms(self.zygote)
-        self._fs = fs
+        self._around = around
         self._private = private
         self._plans: OrderedDict[object, _Kept] = OrderedDict()
 
@@ -63,12 +64,15 @@ class Confiner:
         from axonkernel.box.prepare import create, prepare_confined
 
         ask = Ask("call", start.cwd, start.program.name, state=own_folders())
-        plan = prepare_confined(place.policy, ask, env=place.environ)
+        policy, around = place.policy, self._around
+        if around is not None and policy.net == around.net:
+            policy = evolve(policy, net=None)  # no narrower: the box holds it, its loopback stays
+        plan = prepare_confined(policy, ask, env=place.environ)
         create(plan)
         if not plan.mounts:
             return _Kept(plan, None, (), time.monotonic())
         # Who narrows no files keeps what the box around has of its own.
-        private = self._private if place.policy.fs == self._fs else ()
+        private = self._private if around is not None and policy.fs == around.fs else ()
         paths = confine.paths(plan.mounts, private)
         folders = tuple(_folders((*paths.read, *paths.write)))
         tcp = plan.net is None or plan.net.open or bool(plan.net.allow)
