@@ -30,7 +30,7 @@ from axonkernel.policy.url import parse_url
 if TYPE_CHECKING:
     from axonkernel.box.pty import Terminal
 
-__all__ = ["Ask", "Asking", "Drops"]
+__all__ = ["Ask", "Asking", "Drops", "person"]
 
 #: Takes a question of a box to a person, and waits; the box's clock stands still meanwhile.
 Ask = Callable[[BoxProcess, Question], Answer]
@@ -139,18 +139,15 @@ class Drops:
 
 
 class Asking:
-    """Asks for a box in the foreground, on the terminal this process was started from.
+    """Asks for one box, whose clock stands still meanwhile.
 
     Arguments:
-        audit: where questions and answers are recorded.
-        plan: how long a question waits.
+        ask: takes a question to a person, and waits.
         terminal: the box's own, whose keys are answers meanwhile.
     """
 
-    def __init__(self, audit: AuditSink, plan: AskPlan, terminal: Terminal | None) -> None:
-        self._broker = Broker(
-            [Person()], audit=audit, timeout_s=plan.timeout_s, headless=plan.headless
-        )
+    def __init__(self, ask: Callable[[Question], Answer], terminal: Terminal | None = None) -> None:
+        self._ask = ask
         self._terminal = terminal
         self._lock = threading.Lock()
         self._asking = 0
@@ -159,13 +156,9 @@ class Asking:
         """The person's answer. Raises AuditError."""
         self._pause(box)
         try:
-            return self._broker.ask_sync(question)
+            return self._ask(question)
         finally:
             self._resume(box)
-
-    def close(self) -> None:
-        """Wait for nobody any more."""
-        self._broker.close()
 
     def _pause(self, box: BoxProcess) -> None:
         with self._lock:
@@ -182,6 +175,11 @@ class Asking:
                 box.resume()
                 if self._terminal is not None:
                     self._terminal.go_on()
+
+
+def person(audit: AuditSink, plan: AskPlan) -> Broker:
+    """What asks on the terminal that this process was started from."""
+    return Broker([Person()], audit=audit, timeout_s=plan.timeout_s, headless=plan.headless)
 
 
 _FETCH = "http.fetch"

@@ -6,12 +6,12 @@ Names follow its conventions for agents: ``execute_tool NAME``, with a child
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
-__all__ = ["decide_span", "tool_span"]
+__all__ = ["decide_span", "tell_events", "tool_span"]
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 #: Registered names are no longer.
@@ -33,6 +33,17 @@ def decide_span(name: str) -> AbstractContextManager[Any]:
     """A span around one decision; ``set_attribute`` on what it yields, when not None."""
     start = _starter()
     return _NOTHING if start is None else start(f"axon.decide {_told(name)}")
+
+
+def tell_events(name: str, events: Sequence[Mapping[str, Any]]) -> None:
+    """Add events to the span this call is in, such as ``net.drop`` with what was refused."""
+    if not events or _starter() is None:
+        return
+    from opentelemetry import trace
+
+    span = trace.get_current_span()
+    for event in events:
+        span.add_event(name, {f"axon.{key}": value for key, value in event.items()})
 
 
 def _told(name: str) -> str:

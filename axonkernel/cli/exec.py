@@ -223,11 +223,13 @@ class _Ears:
     def drops(self, terminal: Terminal | None) -> Drops:
         """What takes the refusals of the box."""
         if self._drops is None:
-            from axonkernel.drops import Asking, Drops
+            from axonkernel.drops import Asking, Drops, person
 
             net = self._plan.net
             ask = None if net is None else net.ask
-            asking = None if ask is None else Asking(self._audit, ask, terminal)
+            asking = None
+            if ask is not None:
+                asking = Asking(person(self._audit, ask).ask_sync, terminal)
             self._drops = Drops(self._audit, "exec", net, asking)
         return self._drops
 

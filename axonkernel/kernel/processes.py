@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,9 +17,11 @@ from axonkernel.kernel.spawned import Spawned
 from axonkernel.kernel.walls import held_around, needs_confining
 from axonkernel.policy.request import ShellRequest
 from axonkernel.process import Call, Place, ProcessResult, Start, needs_box
-from axonkernel.telemetry import tool_span
+from axonkernel.telemetry import tell_events, tool_span
 
 if TYPE_CHECKING:
+    from axonkernel.box.model import NetPlan
+    from axonkernel.drops import Drops
     from axonkernel.kernel.core import Core
     from axonkernel.kernel.scope import Scope
     from axonkernel.policy.model import Policy
@@ -83,7 +86,7 @@ class Processes:
             scope = self._scope()
             plan = self.plans.of(command, scope, raw=raw, cwd=cwd, env=env, spawn=False)
             identity = self._core.mediator.require_sync(plan.request, scope, plan.env)
-            return self._run(self._call(plan, scope, input, timeout), identity)
+            return self._run(self._call(plan, scope, identity, input, timeout), identity)
 
     async def spawn(
         self, command: Command, *, raw: bool = False, cwd: str = ".", env: Env = None
@@ -95,8 +98,8 @@ class Processes:
         with tool_span("process.spawn"):
             scope = self._scope()
             plan = self.plans.of(command, scope, raw=raw, cwd=cwd, env=env, spawn=True)
-            await self._core.mediator.require(plan.request, scope, plan.env)
-            call = self._call(plan, scope, None, None)
+            identity = await self._core.mediator.require(plan.request, scope, plan.env)
+            call = self._call(plan, scope, identity, None, None)
             return await anyio.to_thread.run_sync(self._spawned, call)
 
     def spawn_sync(
@@ -106,8 +109,8 @@ class Processes:
         with tool_span("process.spawn"):
             scope = self._scope()
             plan = self.plans.of(command, scope, raw=raw, cwd=cwd, env=env, spawn=True)
-            self._core.mediator.require_sync(plan.request, scope, plan.env)
-            return self._spawned(self._call(plan, scope, None, None))
+            identity = self._core.mediator.require_sync(plan.request, scope, plan.env)
+            return self._spawned(self._call(plan, scope, identity, None, None))
 
     async def start(
         self,
@@ -118,7 +121,7 @@ class Processes:
         timeout_s: float | None,
     ) -> ProcessResult:
         """Run a program that has been let through, in a thread; cancelling ends it."""
-        call = self._call(plan, scope, data, timeout_s)
+        call = self._call(plan, scope, identity, data, timeout_s)
         try:
             return await anyio.to_thread.run_sync(
                 self._run,
@@ -132,7 +135,14 @@ class Processes:
             call.cancel()
             raise
 
-    def _call(self, plan: Plan, scope: Scope, data: bytes | None, timeout_s: float | None) -> Call:
+    def _call(
+        self,
+        plan: Plan,
+        scope: Scope,
+        identity: str,
+        data: bytes | None,
+        timeout_s: float | None,
+    ) -> Call:
         if timeout_s is not None and not _is_time(timeout_s):
             raise ToolError("process", f"timeout is a number of seconds, not {timeout_s!r}")
         policy = scope.policy
@@ -145,9 +155,9 @@ class Processes:
             without_env=self._not_for_bash(plan),
             stays=policy.shell is None or policy.shell.spawn != 0,
         )
-        return Call(start, self._place(policy, boxed), data, timeout_s)
+        return Call(start, self._place(policy, boxed, identity), data, timeout_s)
 
-    def _place(self, policy: Policy, boxed: bool) -> Place:
+    def _place(self, policy: Policy, boxed: bool, identity: str) -> Place:
         core = self._core
         confined = not boxed and needs_confining(policy, core.policy, inside=core.inside)
         return Place(
@@ -158,6 +168,7 @@ class Processes:
             core.lookup.path if policy.shell is not None else (),
             core.confiner() if confined else None,
             held_around(policy, core.policy, core.posture) if core.inside else (),
+            partial(_drops, core, identity) if boxed else None,
         )
 
     def _not_for_bash(self, plan: Plan) -> tuple[str, ...]:
@@ -183,12 +194,14 @@ class Processes:
                 **limit,
             )
             raise
+        refused = [each._asdict() for each in result.net_denied]
+        tell_events("net.drop", refused)
         self._core.audit.record(
             "process.ended",
             decision_id=identity,
             exit_code=result.exit_code,
             held_by=result.held_by,
-            net_denied=[each._asdict() for each in result.net_denied],
+            net_denied=refused,
             kept=result.kept,
             **asdict(result.used),
         )
@@ -199,6 +212,14 @@ class Processes:
         if refused is not None:
             raise ToolError("process.spawn", refused.error_text.strip())
         return Spawned(call, self._core.closing)
+
+
+def _drops(core: Core, identity: str, net: NetPlan | None) -> Drops:
+    """What takes the refusals of the box of one call."""
+    from axonkernel.drops import Asking, Drops
+
+    asking = Asking(core.mediator.ask)
+    return Drops(core.audit, core.mediator.agent, net, asking, decision_id=identity)
 
 
 def _is_time(value: object) -> bool:

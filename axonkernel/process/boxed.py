@@ -12,6 +12,7 @@ from axonkernel.process.start import Ending, Place, Start
 
 if TYPE_CHECKING:
     from axonkernel.box.model import BoxPlan, BoxResult
+    from axonkernel.drops import Drops
 
 __all__ = ["Boxed", "dropped", "environment", "start_boxed"]
 
@@ -34,7 +35,10 @@ def start_boxed(start: Start, place: Place, stdin: int, stdout: int, stderr: int
     words = (start.program.name, *start.argv[1:])
     env = environment(start, plan)
     command = Command(words, stdin, stdout, stderr, env=env, channel=start.channel)
-    return Boxed(place.launcher.start(plan, command), plan, dropped(place, plan))
+    drops = place.drops(plan.net) if place.drops is not None else None
+    heard = None if drops is None else drops.heard
+    process = place.launcher.start(plan, command, heard=heard)
+    return Boxed(process, plan, dropped(place, plan), drops)
 
 
 def environment(start: Start, plan: BoxPlan) -> tuple[tuple[str, str], ...]:
@@ -54,7 +58,14 @@ class Boxed:
 
     walls: tuple[str, ...] = ("box",)
 
-    def __init__(self, process: Any, plan: BoxPlan, env_dropped: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        process: Any,
+        plan: BoxPlan,
+        env_dropped: tuple[str, ...],
+        drops: Drops | None = None,
+    ) -> None:
+        self._drops = drops
         self.pid: int = process.pid
         self.env_dropped = env_dropped
         self.held_by = tuple(row.field for row in plan.posture if row.state == "enforced")
@@ -73,9 +84,12 @@ class Boxed:
         self._process.wait()
 
     def end(self) -> Ending:
-        """How the box ended. Raises BoxError when it never ran the program."""
+        """How the box ended. Raises BoxError when it never ran the program, AuditError when what
+        it was refused cannot be recorded."""
         result: BoxResult = self._process.wait()
         self._process.close()
+        if self._drops is not None:
+            self._drops.ended(result)
         if result.reason == "launch":
             code = _PROGRAM_STAGES.get(result.stage)
             if code is None:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import field, frozen
 
-from axonkernel.box.model import Refusal
+from axonkernel.box.model import NetPlan, Refusal
 from axonkernel.policy.model import Policy
 from axonkernel.process.lookup import Located
 from axonkernel.process.result import Usage
+
+if TYPE_CHECKING:
+    from axonkernel.drops import Drops
 
 __all__ = ["Ending", "Place", "Running", "Start", "needs_box", "start_program"]
 
@@ -132,6 +135,7 @@ class Place:
         confiner: without boxes, what confines programs where they stand (confined.Confiner);
             None starts them plainly.
         around: the declared fields that a box around this process holds for them; () outside.
+        drops: makes what takes the refusals of a box, from its network; None for nothing.
     """
 
     policy: Policy
@@ -140,6 +144,7 @@ class Place:
     path: tuple[str, ...] = ()
     confiner: Any = None
     around: tuple[str, ...] = ()
+    drops: Callable[[NetPlan | None], Drops] | None = None
 
 
 def needs_box(policy: Policy, *, inside: bool) -> bool:
