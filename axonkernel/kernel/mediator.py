@@ -39,13 +39,14 @@ class Mediator:
         agent: who asks, for records and prompts.
 
     Attributes:
+        agent: as given.
         closed: set at the end of the kernel; every call raises AxonError from then on.
     """
 
     def __init__(self, audit: AuditSink, asker: Asker, agent: str) -> None:
         self.audit = audit
         self._asker = asker
-        self._agent = agent
+        self.agent = agent
         self.closed = False
 
     async def require(
@@ -75,6 +76,10 @@ class Mediator:
             return question
         return _conclude(question, self._asker.ask_sync(question))
 
+    def ask(self, question: Question) -> Answer:
+        """Take a question to a person, and wait, blocking this thread. Raises AuditError."""
+        return self._asker.ask_sync(question)
+
     def refuse(self, request: AnyRequest, decision: Decision) -> PolicyDenied:
         """The recorded denial of ``request`` for a reason no ruleset knows."""
         return self._denied(request, decision, self._record(request, decision))
@@ -95,14 +100,14 @@ class Mediator:
             return identity
         if decision.verdict == "escalate":
             return Question(
-                secrets.token_hex(16), request, decision, identity, self._agent, dict(env or {})
+                secrets.token_hex(16), request, decision, identity, self.agent, dict(env or {})
             )
         raise self._denied(request, decision, identity)
 
     def _record(self, request: AnyRequest, decision: Decision) -> str:
         return self.audit.record(
             "decision",
-            agent=self._agent,
+            agent=self.agent,
             verdict=decision.verdict,
             code=decision.code,
             rule=decision.rule,
