@@ -39,7 +39,7 @@ def tell_events(name: str, events: Sequence[Mapping[str, Any]]) -> None:
     """Add events to the span this call is in, such as ``net.drop`` with what was refused."""
     if not events or _starter() is None:
         return
-    from opentelemetry import trace
+    from opentelemetry import trace  # type: ignore[import-not-found, unused-ignore]
 
     span = trace.get_current_span()
     for event in events:
