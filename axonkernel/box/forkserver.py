@@ -1,7 +1,8 @@
 """The fork server: a small process that forks wardens ahead of need.
 
 Started by ``launch.Launcher`` with nothing but the standard library, so that a fork costs
-one millisecond whatever the supervisor holds in memory.
+one millisecond whatever the supervisor holds in memory; and how many wait goes with how many
+were asked for at once (spares.py).
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ from typing import NoReturn
 
 from axonkernel.box import prelude
 from axonkernel.box.channel import Channel, ChannelClosed, pair
+from axonkernel.box.exec_lane import close_all_but
+from axonkernel.box.spares import Spares
 
 __all__ = ["main"]
+
+#: Wardens that wait, at most.
+_MOST_SPARES = 16
 
 
 def main(fd: int) -> None:
@@ -27,17 +33,29 @@ def main(fd: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # wardens are reaped by the kernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is for the supervisor to judge
     _warm_up()
-    spare = _fork_spare(requests)
+    spares = Spares(_fork_spare, most=_MOST_SPARES)
     with contextlib.suppress(ChannelClosed):
         while True:
+            spares.await_request(requests)
             order, descriptors = requests.receive()
-            spare.send({}, descriptors)
+            _hand_over(spares, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
-            spare.close()
             if order["link"] == "veth":
                 _warm_up_veth()
-            spare = _fork_spare(requests)
+
+
+def _hand_over(spares: Spares[Channel], descriptors: tuple[int, ...]) -> None:
+    """Give a request to a spare; one that was killed while it waited is no use."""
+    for _ in range(_MOST_SPARES + 1):
+        spare = spares.take()
+        try:
+            spare.send({}, descriptors)
+            return
+        except ChannelClosed:
+            continue
+        finally:
+            spare.close()
 
 
 def _warm_up() -> None:
@@ -62,11 +80,10 @@ def _warm_up_veth() -> None:
     gc.freeze()
 
 
-def _fork_spare(requests: Channel) -> Channel:
+def _fork_spare() -> Channel:
     ours, theirs = pair()
     if os.fork() == 0:
-        requests.close()
-        ours.close()
+        close_all_but(theirs.fileno())
         _wait(theirs)
     theirs.close()
     return ours
@@ -76,7 +93,7 @@ def _wait(orders: Channel) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         _, (control,) = orders.receive()
-    except ChannelClosed:
+    except (ChannelClosed, ValueError):
         os._exit(0)
     orders.close()
     prelude.serve(Channel(socket.socket(fileno=control)))

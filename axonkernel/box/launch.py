@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,14 +21,14 @@ from axonkernel.box.channel import Channel, ChannelClosed, pair
 from axonkernel.box.milestones import reached
 from axonkernel.box.model import BoxPlan, BoxResult, Command, LimitsPlan, decode_result
 from axonkernel.box.programs import find, install
+from axonkernel.box.server import Server, start_server
 from axonkernel.errors import BoxError, IsolationUnavailable
+from axonkernel.forks import forget_in_children
 
 if TYPE_CHECKING:
     from axonkernel.box.limiter import Limiter
 
 __all__ = ["BoxProcess", "Heard", "Launcher", "fork_warden", "needs_scope", "start"]
-
-_PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class BoxProcess:
@@ -49,6 +48,11 @@ class BoxProcess:
         self._heard = heard
         self.pid = 0
         self.result: BoxResult | None = None
+        forget_in_children(self)
+
+    def forget(self) -> None:
+        """In a child: the box is the parent's, and ends with that."""
+        self._control.close()
 
     def fileno(self) -> int:
         """Readable when the box has ended, or has something to tell: ``wait(0)`` takes it."""
@@ -83,9 +87,13 @@ class BoxProcess:
         """Let the wall clock run again."""
         self._order({"op": "resume"})
 
-    def grant(self, host: str, protocol: str, port: int) -> None:
+    def grant(self, host: str, protocol: str, ports: str) -> None:
         """Let a destination be reached for the rest of the run: a person said so."""
-        self._order({"op": "grant", "host": host, "protocol": protocol, "port": port})
+        self._order({"op": "grant", "host": host, "protocol": protocol, "ports": ports})
+
+    def refuse(self, name: str) -> None:
+        """Let a name that was asked about be refused."""
+        self._order({"op": "refuse", "host": name})
 
     def close(self) -> None:
         """Let go of the box; one that still runs is killed."""
@@ -253,8 +261,16 @@ class Launcher:
         self._lock = threading.Lock()
         self._shared = shared if needs_scope(shared) else None
         self._limiter: Limiter | None = None
-        self._server: Channel | None = None
-        self._pid = 0  # the process the server belongs to
+        self._server: Server | None = None
+        forget_in_children(self)
+
+    def forget(self) -> None:
+        """Let go of the server of the process this one was forked from."""
+        self._lock = threading.Lock()
+        self._limiter = None  # its boxes are the parent's
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
     def get_ready(self) -> None:
         """Start the fork server now: it takes 30 ms that can pass while a plan is made."""
@@ -300,29 +316,13 @@ class Launcher:
                 self._limiter = None
 
     def _channel(self) -> Channel:
-        if self._server is None or self._pid != os.getpid():
-            self._server, self._pid = _start_server(), os.getpid()
-        return self._server
+        if self._server is None:
+            self._server = _start_server()
+        return self._server.channel
 
 
-def _start_server() -> Channel:
-    ours, theirs = pair()
-    # -I -S: nothing of the user's site or environment is imported in the server.
-    code = (
-        "import sys; sys.path += sys.argv[2:]; "
-        "from axonkernel.box.forkserver import main; main(int(sys.argv[1]))"
-    )
-    argv = [sys.executable, "-I", "-S", "-c", code, "3", _PACKAGE_ROOT, *_library_folders()]
-    # posix_spawn does not copy this process's memory map.
-    os.posix_spawn(
-        sys.executable,
-        argv,
-        {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-        file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 3)],
-        setsid=True,
-    )
-    theirs.close()
-    return ours
+def _start_server() -> Server:
+    return start_server("forkserver", _library_folders())
 
 
 def _library_folders() -> list[str]:

@@ -35,6 +35,11 @@ class Lane:
         self.channel = Channel(sock)
         self._sock = sock
         self._since_s = time.monotonic()
+        forget_in_children(self)
+
+    def forget(self) -> None:
+        """In a child: it is the parent's, and its guard sees only whether that lives."""
+        self.channel.close()
 
     def is_ready(self) -> bool:
         """Whether the next program's process has been forked already."""

@@ -20,6 +20,7 @@ from typing import NoReturn
 from axonkernel.box import forkserver, launch, milestones
 from axonkernel.box.channel import Channel, pair
 from axonkernel.box.model import Command, decode_plan
+from axonkernel.box.server import Server
 
 SUPERVISOR = os.getpid()
 
@@ -89,13 +90,14 @@ def victims(name: str) -> list[int]:
     raise ValueError(name)
 
 
-def forked_server() -> Channel:
+def forked_server() -> Server:
     """A fork server that inherits the observer; the real one is a new program."""
     ours, theirs = pair()
-    if os.fork() == 0:
+    pid = os.fork()
+    if pid == 0:
         serve(ours, theirs)
     theirs.close()
-    return ours
+    return Server(ours, pid)
 
 
 def serve(ours: Channel, theirs: Channel) -> NoReturn:
