@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +21,7 @@ from axonkernel.box.model import AskPlan, BoxResult, NetPlan, Refusal
 from axonkernel.errors import AuditError
 from axonkernel.escalation import Answer, Broker, Question
 from axonkernel.escalation import Terminal as Person
-from axonkernel.policy.match import parse_destination
+from axonkernel.policy.match import Destination, parse_destination
 from axonkernel.policy.model import NetPolicy
 from axonkernel.policy.request import AnyRequest, ConnectRequest, Decision, ToolRequest
 from axonkernel.policy.rules.net import NetRules, canonical_target
@@ -39,6 +39,10 @@ Ask = Callable[[BoxProcess, Question], Answer]
 _MOST_WAITING = 32
 #: How often a destination is asked about when nobody answers.
 _MOST_ASKED = 3
+#: Instead of that number: it is being asked about, or somebody has answered.
+_SETTLED = -1
+
+_Destination = tuple[ConnectRequest, Decision]
 
 
 class Drops:
@@ -63,28 +67,29 @@ class Drops:
         self._recorded: set[tuple[str, str, int, str]] = set()
         self._lock = threading.Lock()
         self._waiting = 0
-        #: How often each was asked about, and -1 for what is settled.
+        #: How often each was asked about, or _SETTLED.
         self._tries: dict[ConnectRequest, int] = {}
 
     def heard(self, box: BoxProcess, event: dict[str, Any]) -> None:
         """Take an event of ``box``. One that cannot be recorded ends the box."""
-        for each in event["refused"]:
-            refusal = Refusal(*each)
+        for refusal in (Refusal(*each) for each in event["refused"]):
             try:
                 self._record(refusal)
             except AuditError:  # the record of its end cannot be written either, and says so
                 box.kill()
-            if self._rules is not None:
-                for request, decision in self._rules.about(refusal):
-                    self._consider(box, request, decision)
+            if self._rules is not None and refusal.address:
+                self._consider(box, "", self._rules.about(refusal))
+        for name in event.get("asked", ()):
+            asked = () if self._rules is None else self._rules.named(name)
+            self._consider(box, name, asked)
 
     def allowed(self, box: BoxProcess, request: AnyRequest) -> None:
         """Let ``box`` reach what ``request`` reaches, which a person has let through."""
         if self._rules is not None:
             for destination in self._rules.reached(request):
                 with self._lock:
-                    self._tries[destination] = -1
-                box.grant(destination.host, destination.protocol, destination.port)
+                    self._tries[destination] = _SETTLED
+                box.grant(destination.host, destination.protocol, destination.ports)
 
     def ended(self, result: BoxResult) -> None:
         """Record what was only seen at the end. Raises AuditError."""
@@ -96,30 +101,45 @@ class Drops:
             self._recorded.add(refusal[:4])
             self._audit.record("net.drop", agent=self._agent, **self._fields, **refusal._asdict())
 
-    def _consider(self, box: BoxProcess, request: ConnectRequest, decision: Decision) -> None:
-        """Have a person asked, unless that was done."""
-        with self._lock:
-            tries = self._tries.get(request, 0)
-            if not 0 <= tries < _MOST_ASKED or self._waiting >= _MOST_WAITING:
-                return
-            self._tries[request] = -1
-            self._waiting += 1
-        work = (box, request, decision, tries + 1)
-        threading.Thread(target=self._settle, args=work, daemon=True).start()
+    def _consider(self, box: BoxProcess, name: str, asked: Iterable[_Destination]) -> None:
+        """Have a person asked about what was not asked about yet.
 
-    def _settle(
+        Arguments:
+            name: waits for the answer in the box; "" where nothing does.
+        """
+        with self._lock:
+            new = [each for each in asked if 0 <= self._tries.get(each[0], 0) < _MOST_ASKED]
+            if self._waiting >= _MOST_WAITING:
+                new = []
+            tries = [self._tries.get(request, 0) + 1 for request, _ in new]
+            self._tries |= dict.fromkeys((request for request, _ in new), _SETTLED)
+            self._waiting += bool(new)
+        if new:
+            work = (box, name, list(zip(new, tries, strict=True)))
+            threading.Thread(target=self._settle, args=work, daemon=True).start()
+        elif name:
+            box.refuse(name)
+
+    def _settle(self, box: BoxProcess, name: str, asked: list[tuple[_Destination, int]]) -> None:
+        allowed = [self._is_allowed(box, *each, tries) for each, tries in asked]
+        with self._lock:
+            self._waiting -= 1
+        if name and not any(allowed):
+            box.refuse(name)
+
+    def _is_allowed(
         self, box: BoxProcess, request: ConnectRequest, decision: Decision, tries: int
-    ) -> None:
+    ) -> bool:
         try:
             answer = self._answer(box, request, decision)
         except AuditError:
             answer = Answer("headless")
-        with self._lock:
-            self._waiting -= 1
-            if answer.outcome == "timeout":
+        if answer.outcome == "timeout":
+            with self._lock:
                 self._tries[request] = tries  # nobody said no
         if answer.allowed:
-            box.grant(request.host, request.protocol, request.port)
+            box.grant(request.host, request.protocol, request.ports)
+        return answer.allowed
 
     def _answer(self, box: BoxProcess, request: ConnectRequest, decision: Decision) -> Answer:
         identity = self._audit.record(
@@ -207,17 +227,35 @@ class _Asked:
         found = [request] if isinstance(request, ConnectRequest) else []
         if isinstance(request, ToolRequest) and request.name == _FETCH:
             found = _fetched(request)
-        for each in found:
-            with suppress(ValueError):
-                target = canonical_target(each.host)
-                if self._rules.judge(each, target).verdict == "escalate":
-                    yield each
+        yield from (each for each in found if not each.last and self._decision(each) is not None)
 
-    def about(self, refusal: Refusal) -> Iterator[tuple[ConnectRequest, Decision]]:
-        """The destinations a person decides about, each with what the rules say."""
-        if refusal.address and refusal.protocol in ("tcp", "udp") and refusal.port:
-            protocol: Literal["tcp", "udp"] = "udp" if refusal.protocol == "udp" else "tcp"
-            request = ConnectRequest(refusal.address, refusal.port, protocol)
+    def about(self, refusal: Refusal) -> Iterator[_Destination]:
+        """The destination of refused packets, where a person decides about it."""
+        if refusal.protocol not in ("tcp", "udp") or not refusal.port:
+            return
+        protocol: Literal["tcp", "udp"] = "udp" if refusal.protocol == "udp" else "tcp"
+        request = ConnectRequest(refusal.address, refusal.port, protocol)
+        if (decision := self._decision(request)) is not None:
+            yield request, decision
+
+    def named(self, name: str) -> Iterator[_Destination]:
+        """The destinations that a name may be asked about for, whose ports are not known yet."""
+        for entry in self._entries:
+            if entry.kind in ("any", "public") or _names(entry, name):
+                last = entry.high if entry.high != entry.low else 0
+                request = ConnectRequest(name, entry.low, entry.protocol, last=last)
+                if (decision := self._decision(request)) is not None:
+                    yield request, decision
+
+    def _decision(self, request: ConnectRequest) -> Decision | None:
+        try:
             decision = self._rules.judge(request, canonical_target(request.host))
-            if decision.verdict == "escalate":
-                yield request, decision
+        except ValueError:
+            return None
+        return decision if decision.verdict == "escalate" else None
+
+
+def _names(entry: Destination, name: str) -> bool:
+    if entry.kind == "wildcard":
+        return name.endswith(entry.host[1:])
+    return entry.kind == "name" and entry.host == name

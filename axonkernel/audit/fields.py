@@ -64,7 +64,9 @@ def _fields(request: AnyRequest) -> dict[str, Any]:
             "env": list(request.env),
         }
     if isinstance(request, ConnectRequest):
-        connect = {"connect": [request.host, request.port, request.protocol]}
+        connect: dict[str, Any] = {"connect": [request.host, request.port, request.protocol]}
+        if request.last:
+            connect["last"] = request.last
         return connect if request.address is None else {**connect, "address": request.address}
     if isinstance(request, EnvRequest):
         return {"env": request.name}

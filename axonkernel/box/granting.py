@@ -14,4 +14,4 @@ def grant(order: dict[str, Any]) -> None:
     """
     from axonkernel.box import nft
 
-    nft.add_elements([(order["host"], order["protocol"], order["port"])], None)
+    nft.add_elements([(order["host"], order["protocol"], int(order["ports"]))], None)

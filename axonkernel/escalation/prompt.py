@@ -107,7 +107,7 @@ def _summary(question: Question) -> list[str]:
         size = f"size    {len(given)} arguments, {sum(len(text) for _, text in given)} characters"
         return [size, f"tool    {_name(request.name)}"]
     if isinstance(request, ConnectRequest):
-        return [f"host    {_value(request.host)}", f"port    {request.port}/{request.protocol}"]
+        return [f"host    {_value(request.host)}", f"port    {request.ports}/{request.protocol}"]
     if isinstance(request, EnvRequest):
         return [f"name    {_value(request.name)}"]
     return [f"path    {_value(request.path)}"]

@@ -170,12 +170,20 @@ class ConnectRequest:
         port: 1 to 65535; -1 where what was asked is not well formed.
         address: what the name was resolved to, once that is known. A granted name brings no
             private address, and no address that is denied.
+        last: the last of several ports: a person is asked about a name before its port is
+            known. 0 for ``port`` alone.
     """
 
     host: str
     port: int
     protocol: Literal["tcp", "udp"] = "tcp"
     address: str | None = None
+    last: int = 0
+
+    @property
+    def ports(self) -> str:
+        """As a policy writes them."""
+        return f"{self.port}-{self.last}" if self.last else f"{self.port}"
 
     @property
     def action(self) -> str:
@@ -184,7 +192,7 @@ class ConnectRequest:
             return told(f"connect {self.host}")  # not well formed, and shown as it was asked
         host = f"[{self.host}]" if ":" in self.host else self.host
         suffix = "/udp" if self.protocol == "udp" else ""
-        return told(f"connect {host}:{self.port}{suffix}")
+        return told(f"connect {host}:{self.ports}{suffix}")
 
 
 @frozen
