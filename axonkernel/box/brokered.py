@@ -11,10 +11,10 @@ from axonkernel.box.protections import lies_in
 if TYPE_CHECKING:
     from axonkernel.box.host import Host
 
-__all__ = ["FOLDER", "asks", "brokered_mounts", "with_broker"]
+__all__ = ["SOCKET", "asks", "brokered_mounts", "with_broker"]
 
 #: Where the socket of the supervisor's broker lies in a box; broker/wire.py has the same.
-FOLDER = "/run/axonkernel/broker"
+SOCKET = "/run/axonkernel/broker/socket"
 
 
 def brokered_mounts(host: Host, *, closed: bool) -> Iterator[Mount]:
@@ -25,7 +25,7 @@ def brokered_mounts(host: Host, *, closed: bool) -> Iterator[Mount]:
     """
     if not host.brokered:
         return
-    yield Mount("ro-bind", FOLDER)  # its source is of one run: with_broker
+    yield Mount("ro-bind", SOCKET)  # its source is of one run: with_broker
     yield from (Mount("ro-bind", program.file, host.shim) for program in host.brokered)
     grants = tuple(entry.path for entry in host.grants)
     for folder in host.brokered_folders:
@@ -35,12 +35,12 @@ def brokered_mounts(host: Host, *, closed: bool) -> Iterator[Mount]:
 
 def asks(plan: BoxPlan) -> bool:
     """Whether something in the box asks a broker."""
-    return any(mount.dest == FOLDER for mount in plan.mounts)
+    return any(mount.dest == SOCKET for mount in plan.mounts)
 
 
-def with_broker(plan: BoxPlan, folder: str) -> BoxPlan:
-    """``plan`` with the folder of a socket in which its shims find a broker."""
+def with_broker(plan: BoxPlan, place: str) -> BoxPlan:
+    """``plan`` with the socket at which its shims find a broker."""
     mounts = tuple(
-        mount._replace(source=folder) if mount.dest == FOLDER else mount for mount in plan.mounts
+        mount._replace(source=place) if mount.dest == SOCKET else mount for mount in plan.mounts
     )
     return plan._replace(mounts=mounts)

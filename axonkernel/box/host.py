@@ -11,17 +11,17 @@ import pwd
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeVar
 
-from axonkernel.box import devices, find, floor, gitconfig
+from axonkernel.box import devices, find, floor, gitconfig, shim
 from axonkernel.box.find import Program
 from axonkernel.box.libraries import library_folders, library_programs
 from axonkernel.box.names import Absent, Entry, entry_of
-from axonkernel.box.shims import shim_file
 from axonkernel.box.taken import absent_names, denied_names, host_sockets, protected_names
+from axonkernel.errors import IsolationUnavailable
 from axonkernel.policy.brokered import brokered_names, is_interpreter
 from axonkernel.policy.globs import argument_glob, is_glob, unescape
 from axonkernel.policy.model import FsPolicy, Policy, ShellPolicy
 
-__all__ = ["Ask", "Entry", "Host", "User", "survey"]
+__all__ = ["Ask", "Entry", "Host", "User", "brokered_programs", "survey"]
 
 _Item = TypeVar("_Item")
 
@@ -100,10 +100,8 @@ class Host(NamedTuple):
 def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None) -> Host:
     """Look at everything a plan for ``policy`` names; paths in it are already resolved."""
     fs = policy.fs or FsPolicy()
-    writes = fs.write
     shell = policy.shell
-    wanted = shell.path if shell and shell.path else env.get("PATH", os.defpath).split(":")
-    path = find.search_path(wanted, writes)
+    path = _search_path(policy, env)
     user = run_as or _myself()
     libraries = tuple(library_folders())
     denied = _unique(denied_names(fs))
@@ -151,7 +149,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         missing_interpreters=tuple(find.missing_interpreters(programs, path)),
         brokered=brokered,
         brokered_folders=tuple(find.own_folders(brokered, programs)),
-        shim=shim_file() if brokered else "",
+        shim=_shim() if brokered else "",
     )
 
 
@@ -174,13 +172,24 @@ def _unique(items: Iterable[_Item]) -> tuple[_Item, ...]:
     return tuple(dict.fromkeys(items))
 
 
+def brokered_programs(policy: Policy, ask: Ask, env: Mapping[str, str]) -> tuple[Program, ...]:
+    """The programs that the box which is asked for starts only through its supervisor."""
+    return _brokered(policy, ask, _search_path(policy, env))
+
+
+def _search_path(policy: Policy, env: Mapping[str, str]) -> tuple[str, ...]:
+    shell = policy.shell
+    wanted = shell.path if shell and shell.path else env.get("PATH", os.defpath).split(":")
+    return find.search_path(wanted, policy.fs.write if policy.fs else ())
+
+
 def _brokered(policy: Policy, ask: Ask, path: tuple[str, ...]) -> tuple[Program, ...]:
     """The programs that a box asks for and does not hold.
 
     Not what it was made for, where the words of that are code: the agent's interpreter, a
     command that is a shell. Not what the agent can write: its words say nothing of what it does.
     """
-    if ask.role == "call" or not (names := brokered_names(policy)) or not shim_file():
+    if ask.role == "call" or not (names := brokered_names(policy)) or not _shim():
         return ()
     shell, writes = policy.shell, policy.fs.write if policy.fs else ()
     assert shell is not None
@@ -198,6 +207,14 @@ def _brokered(policy: Policy, ask: Ask, path: tuple[str, ...]) -> tuple[Program,
         and not any(program.file.startswith(f"{folder}/") for folder in writes if folder != "/")
         and (shell.allow is True or _is_allowed(program, shell.allow))
     )
+
+
+def _shim() -> str:
+    """What lies at the names of brokered programs; "" where none is for this machine."""
+    try:
+        return shim.path()
+    except IsolationUnavailable:
+        return ""
 
 
 def _is_allowed(program: Program, allow: tuple[str, ...]) -> bool:

@@ -122,6 +122,8 @@ class _Tree:
         self._make_covers(dict.fromkeys(filter(None, (_cover(step.mount) for step in steps))))
         root = steps[0].mount
         self.own["/"] = self._tmpfs(root) if root.kind == "tmpfs" else self._bind(root)
+        if root.noexec:
+            mount_setattr(self.own["/"], MOUNT_NOEXEC, recursive=True)
         self._put_at_place(self.own["/"])
         for step in steps[1:]:
             try:

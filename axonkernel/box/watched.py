@@ -31,7 +31,9 @@ def seen(
         return None
     entries = (*host.grants, *host.extra, *host.shared, *host.denied)
     programs = [program.file for program in host.programs]
-    programs += [link for program in host.programs for link, _ in program.links]
+    programs += [program.file for program in host.brokered]
+    every = (*host.programs, *host.brokered)
+    programs += [link for program in every for link, _ in program.links]
     blocks = [layer.fs for layer in layers if layer.fs is not None]
     spelled = [path for block in blocks for path in (*block.read, *block.deny, *block.unsafe)]
     paths = (
@@ -42,6 +44,7 @@ def seen(
         *host.copied,
         *programs,
         *host.program_folders,
+        *host.brokered_folders,
         *more,
         *gitconfig.sources(host.user.home),
     )

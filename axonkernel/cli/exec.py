@@ -149,7 +149,7 @@ def _run(options: Options) -> int:
     # A warden's own imports take as long as finding the plan: both at once.
     warden = _warden()
     try:
-        plan = _plan(options)
+        plan, more = _plan(options)
     except AxonError as error:
         _tell_no_box(options, error)
         raise
@@ -167,7 +167,7 @@ def _run(options: Options) -> int:
     posture = [list(row) for row in plan.posture]
     audit.record("box.start", agent="exec", command=list(options.command), posture=posture)
     ears = _Ears(audit, plan)
-    result, unwritten = _supervised(plan, options.command, warden, ears)
+    result, unwritten = _supervised(plan, options.command, warden, ears, more)
     if result.denied:
         ears.drops(None).ended(result)
     audit.record("box.end", agent="exec", result=result_fields(result))
@@ -209,10 +209,14 @@ def _warden() -> Channel | None:
 
 
 class _Ears:
-    """Hears of a box while it runs; loads what deals with that at the first word."""
+    """Hears of a box while it runs; loads what deals with that at the first word.
+
+    Attributes:
+        audit: takes the records of the run.
+    """
 
     def __init__(self, audit: AuditLog, plan: BoxPlan) -> None:
-        self._audit = audit
+        self.audit = audit
         self._plan = plan
         self._drops: Drops | None = None
 
@@ -229,13 +233,17 @@ class _Ears:
             ask = None if net is None else net.ask
             asking = None
             if ask is not None:
-                asking = Asking(person(self._audit, ask).ask_sync, terminal)
-            self._drops = Drops(self._audit, "exec", net, asking)
+                asking = Asking(person(self.audit, ask).ask_sync, terminal)
+            self._drops = Drops(self.audit, "exec", net, asking)
         return self._drops
 
 
 def _supervised(
-    plan: BoxPlan, argv: tuple[str, ...], warden: Channel | None, ears: _Ears
+    plan: BoxPlan,
+    argv: tuple[str, ...],
+    warden: Channel | None,
+    ears: _Ears,
+    more: dict[str, Any],
 ) -> tuple[BoxResult, str]:
     """How the command ended, and what of its output could not be written."""
     if warden is None or plan.bare:
@@ -246,7 +254,11 @@ def _supervised(
             return process.wait(), ""
     from axonkernel.box import foreground
 
-    return foreground.run(warden, plan, argv, ears.hear)
+    if not more:
+        return foreground.run(warden, plan, argv, ears.hear)
+    from axonkernel.broker.commanded import Commanded
+
+    return foreground.run(warden, plan, argv, ears.hear, Commanded(more, ears.audit))
 
 
 def _bare(plan: BoxPlan, argv: tuple[str, ...], warden: Channel | None) -> BareProcess:
@@ -257,8 +269,8 @@ def _bare(plan: BoxPlan, argv: tuple[str, ...], warden: Channel | None) -> BareP
     return bare.start(plan, Command(argv))
 
 
-def _plan(options: Options) -> BoxPlan:
-    """The kept plan for this very command line, or a new one."""
+def _plan(options: Options) -> tuple[BoxPlan, dict[str, Any]]:
+    """The kept plan for this very command line, or a new one, and what was made with it."""
     from axonkernel.box import plancache
 
     policy = options.values.get("policy")
@@ -273,15 +285,15 @@ def _plan(options: Options) -> BoxPlan:
         sys.executable,
     )
     name = plancache.key(*given)
-    kept = plancache.load(name)
+    kept = plancache.load_more(name)
     if kept is not None:
         return kept
     from axonkernel.cli.execplan import make
 
-    plan, watched = make(options, policy, found)
+    plan, watched, more = make(options, policy, found)
     if watched is not None and plan.traced:  # else ptrace may be allowed next time
-        plancache.store(name, plan, watched)
-    return plan
+        plancache.store(name, plan, watched, more)
+    return plan, more
 
 
 def _found() -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from axonkernel.box.brokered import asks
 from axonkernel.box.host import Ask
 from axonkernel.box.model import BoxPlan
 from axonkernel.box.plancache import Seen
@@ -40,8 +41,9 @@ _BLOCKS = {
 
 def make(
     options: Options, policy_file: str | None, found: str | None
-) -> tuple[BoxPlan, Seen | None]:
-    """The plan, and what it depends on; None when that cannot be told by stat alone.
+) -> tuple[BoxPlan, Seen | None, dict[str, Any]]:
+    """The plan, what it depends on (None when that cannot be told by stat alone), and what
+    answers for programs that run only outside the box (broker/commanded.py).
 
     Raises PolicyError, IsolationUnavailable or BoxError.
     """
@@ -51,11 +53,22 @@ def make(
         layers[-1] = evolve(layers[-1], isolation="best-effort")
     policy = effective(layers)
     ask = Ask("exec", os.getcwd(), options.command[0], hide=hide, state=own_folders())
-    plan, host = prepare_surveyed(policy, ask, owner=owner_of(hide))
+    owner = owner_of(hide)
+    plan, host = prepare_surveyed(policy, ask, owner=owner)
     links = tuple(line for layer in layers for line in linked_grants(layer))
     plan = plan._replace(warnings=(*links, *_unheld(policy), *plan.warnings))
     create(plan)
-    return plan, None if plan.create else seen(layers, policy, host, profile_paths())
+    more = _for_broker(layers, ask, owner) if asks(plan) else {}
+    return plan, None if plan.create else seen(layers, policy, host, profile_paths()), more
+
+
+def _for_broker(layers: list[Policy], ask: Ask, owner: int | None) -> dict[str, Any]:
+    from axonkernel.policy.parse import unparse
+
+    names = [*["profile"] * (len(layers) - 1), "policy"]
+    # Each as it counts here: the box, and what runs beside it, are of all of them.
+    completed = [unparse(effective([layer])) for layer in layers]
+    return {"layers": list(zip(names, completed, strict=True)), "ask": ask, "owner": owner}
 
 
 def owner_of(files: Iterable[str]) -> int | None:

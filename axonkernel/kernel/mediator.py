@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from axonkernel.audit import AuditSink
 from axonkernel.audit.fields import request_fields
-from axonkernel.errors import AxonError, EscalationDenied, EscalationOutcome, PolicyDenied
+from axonkernel.errors import AxonError, PolicyDenied
 from axonkernel.escalation import Answer, Asker, Question
+from axonkernel.escalation.concluded import concluded
 from axonkernel.kernel.scope import Scope
 from axonkernel.policy.request import (
     RETRYABLE,
@@ -21,13 +22,6 @@ from axonkernel.policy.request import (
 from axonkernel.telemetry import decide_span
 
 __all__ = ["Mediator"]
-
-_OUTCOMES: Mapping[str, EscalationOutcome] = {
-    "denied": "denied",
-    "timeout": "timeout",
-    "headless": "headless",
-    "cancelled": "headless",
-}
 
 
 class Mediator:
@@ -65,7 +59,7 @@ class Mediator:
         question = self._judge(request, scope, env)
         if isinstance(question, str):
             return question
-        return _conclude(question, await self._asker.ask(question))
+        return concluded(question, await self._asker.ask(question))
 
     def require_sync(
         self, request: AnyRequest, scope: Scope, env: Mapping[str, str] | None = None
@@ -74,7 +68,11 @@ class Mediator:
         question = self._judge(request, scope, env)
         if isinstance(question, str):
             return question
-        return _conclude(question, self._asker.ask_sync(question))
+        return concluded(question, self._asker.ask_sync(question))
+
+    def ask(self, question: Question) -> Answer:
+        """Take a question to a person, and wait, blocking this thread. Raises AuditError."""
+        return self._asker.ask_sync(question)
 
     def ask(self, question: Question) -> Answer:
         """Take a question to a person, and wait, blocking this thread. Raises AuditError."""
@@ -127,17 +125,3 @@ def _name(request: AnyRequest) -> str:
     if isinstance(request, ProcessRequest):
         return "process.spawn" if request.spawn else "process.run"
     return "process.run" if isinstance(request, ShellRequest) else "request"
-
-
-def _conclude(question: Question, answer: Answer) -> str:
-    if answer.allowed:
-        return question.decision_id
-    if answer.outcome == "repeated":
-        raise PolicyDenied("repeated", question.action, False, question.decision_id)
-    raise EscalationDenied(
-        question.decision.code,
-        question.action,
-        False,
-        question.decision_id,
-        _OUTCOMES[answer.outcome],
-    )

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from typing import Any
 
@@ -46,6 +46,8 @@ class Desk:
     """Answers one box.
 
     Attributes:
+        stack: the rules of this side.
+        broker: takes questions to a person.
         outcome: the last ``result`` or ``error`` message, None before.
         fault: how the box broke the protocol and was ended for it, or "".
         drops: takes what the box is refused on the network.
@@ -76,14 +78,14 @@ class Desk:
         self._sending = threading.Lock()
         policies = list(layers)
         path = Lookup(reduce(meet, (policy for _, policy in policies)), dict(os.environ)).path
-        self._stack = Stack(
+        self.stack = Stack(
             tuple(
                 compile(p, layer=name, path=path, boxed=grants, profiles=added_profiles(p))
                 for name, p in policies
             )
         )
         rules = policies[-1][1].escalation
-        self._broker = Broker(
+        self.broker = Broker(
             [Asker()], audit=audit, timeout_s=rules.timeout_s, headless=rules.headless
         )
         self.drops = Drops(audit, agent, net, lambda _, question: self._ask_person(question))
@@ -100,7 +102,7 @@ class Desk:
 
     def close(self) -> None:
         """Stop answering; what still waits for a person is denied."""
-        self._broker.close()
+        self.broker.close()
         self._thread.join(timeout=5)
         self._channel.close()
 
@@ -173,7 +175,7 @@ class Desk:
             return Answer("denied", by="supervisor")
         # The agent owns its process: what it says escalates is judged again out here, and
         # the rule that is shown, and that equal calls are known by, is ours.
-        decision = self._stack.decide(question.request)
+        decision = self.stack.decide(question.request)
         if decision.verdict != "escalate":
             return Answer("denied", by="supervisor")
         answer = self._ask_person(evolve(question, decision=decision))
@@ -182,9 +184,15 @@ class Desk:
         return answer
 
     def _ask_person(self, question: Question) -> Answer:
+        with self.while_asking():
+            return self.broker.ask_sync(question)
+
+    @contextlib.contextmanager
+    def while_asking(self) -> Iterator[None]:
+        """The box's clock stands still and keys are answers, for as long as a question waits."""
         self._pause()
         try:
-            return self._broker.ask_sync(question)
+            yield
         finally:
             self._resume()
 

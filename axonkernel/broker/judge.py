@@ -1,0 +1,114 @@
+"""Judge a call of a brokered program: decide, record, ask a person where the policy says so."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+
+import anyio
+
+from axonkernel.audit import AuditSink
+from axonkernel.audit.fields import request_fields
+from axonkernel.errors import PolicyDenied
+from axonkernel.escalation import Answer, Broker, Question
+from axonkernel.escalation.concluded import concluded
+from axonkernel.policy.decide import Stack
+from axonkernel.policy.request import RETRYABLE, Decision, ProcessRequest
+
+__all__ = ["Judge"]
+
+#: How often it is looked whether anybody still waits for an answer (seconds).
+_LOOK_S = 0.05
+
+
+class Judge:
+    """Decides about calls as the mediator does, outside the box, for code that never met one.
+
+    Arguments:
+        stack: the supervisor's own rules.
+        audit: takes a record of each decision before anything follows from it.
+        asker: takes escalations to a person.
+        agent: who asks, for records and prompts.
+        while_asking: holds clock and keys of the box that asks.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        audit: AuditSink,
+        asker: Broker,
+        agent: str,
+        while_asking: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._stack = stack
+        self._audit = audit
+        self._asker = asker
+        self._agent = agent
+        self._while_asking = while_asking
+
+    def require(
+        self,
+        request: ProcessRequest,
+        spellings: Iterable[str],
+        env: Mapping[str, str],
+        gone: Callable[[], bool],
+    ) -> str:
+        """Return the decision's record id when ``request`` may run; blocks while asking.
+
+        Arguments:
+            request: canonical; its first word is the policy's own name of the program.
+            spellings: other names by which a policy may allow the same file.
+            env: variables the caller sets, shown to whoever is asked.
+            gone: whether nobody waits for the answer any more; a question is withdrawn then.
+
+        Raises PolicyDenied, EscalationDenied, AuditError.
+        """
+        decision = self._decide(request, spellings)
+        identity = self._audit.record(
+            "decision",
+            source="broker",
+            agent=self._agent,
+            verdict=decision.verdict,
+            code=decision.code,
+            rule=decision.rule,
+            layer=decision.layer,
+            detail=decision.detail,
+            request=request_fields(request),
+        )
+        if decision.verdict == "allow":
+            return identity
+        if decision.verdict == "deny":
+            retryable = decision.code in RETRYABLE
+            raise PolicyDenied(decision.code, request.action, retryable, identity)
+        question = Question(
+            secrets.token_hex(16), request, decision, identity, self._agent, dict(env)
+        )
+        with self._while_asking():
+            answer = anyio.run(self._ask, question, gone)
+        return concluded(question, answer)
+
+    def _decide(self, request: ProcessRequest, spellings: Iterable[str]) -> Decision:
+        """The verdict on the program by the first of its names that may run at all."""
+        decision = self._stack.decide(request)
+        for name in spellings:
+            if decision.code != "shell.program" or decision.verdict != "deny":
+                break
+            argv = (name, *request.argv[1:])
+            again = ProcessRequest(argv, request.cwd, False, request.env, request.resolved)
+            decision = self._stack.decide(again)
+        return decision
+
+    async def _ask(self, question: Question, gone: Callable[[], bool]) -> Answer:
+        answer = Answer("cancelled")
+
+        async def withdraw() -> None:
+            while not gone():
+                await anyio.sleep(_LOOK_S)
+            group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(withdraw)
+            answer = await self._asker.ask(question)
+            group.cancel_scope.cancel()
+        return answer
