@@ -91,6 +91,11 @@ class NetPlan(NamedTuple):
         refuse: ``reject`` answers refused packets at once, ``drop`` is silent.
         ask: what a person may add; None for nothing.
         relayed: TCP to what is granted by name goes through the relay (redirected.py).
+        names: what is granted by name, as triples with a name, ``*.base`` or ``*``; with
+            ``open`` that is everything.
+        unnamed: the same of what names do not grant: denied, or asked about first.
+        dns: which names are answered in the box; ``off`` for none.
+        resolver: the address that is asked about names; "" for those of the host.
     """
 
     allow: tuple[tuple[str, str, str], ...] = ()
@@ -100,6 +105,15 @@ class NetPlan(NamedTuple):
     refuse: Literal["reject", "drop"] = "reject"
     ask: AskPlan | None = None
     relayed: bool = False
+    names: tuple[tuple[str, str, str], ...] = ()
+    unnamed: tuple[tuple[str, str, str], ...] = ()
+    dns: Literal["allowlist", "open", "off"] = "allowlist"
+    resolver: str = ""
+
+    @property
+    def resolves(self) -> bool:
+        """Whether any name can be asked about on the host's network."""
+        return self.dns != "off" and bool(self.names or self.open or self.dns == "open")
 
 
 class LimitsPlan(NamedTuple):
@@ -361,6 +375,8 @@ def _decode_net(data: Any) -> NetPlan:
     return net._replace(
         allow=tuple((a, p, q) for a, p, q in net.allow),
         deny=tuple((a, p, q) for a, p, q in net.deny),
+        names=tuple((a, p, q) for a, p, q in net.names),
+        unnamed=tuple((a, p, q) for a, p, q in net.unnamed),
         ask=None if net.ask is None else _decode_ask(net.ask),
     )
 

@@ -33,13 +33,23 @@ from axonkernel.box.rules import (
 )
 from axonkernel.errors import BoxError, IsolationUnavailable
 
-__all__ = ["REFUSED_SIZE", "TABLE", "add_elements", "load", "read_refused", "ruleset", "warm_up"]
+__all__ = [
+    "REFUSED_SIZE",
+    "TABLE",
+    "add_elements",
+    "load",
+    "named_set",
+    "read_refused",
+    "renew",
+    "ruleset",
+    "warm_up",
+]
 
 TABLE = "axon"
 #: How many refused destinations a box remembers between two reads.
 REFUSED_SIZE = 256
 
-Destination = tuple[str, str, int]
+Destination = tuple[str, str, int | str]
 #: A destination and how many packets to it were refused.
 Refused = tuple[str, str, int, int]
 _Triple = tuple[str, str, str]
@@ -80,8 +90,12 @@ def _sets(net: NetPlan) -> Iterator[Json]:
     for digit, _, kind in _FAMILIES:
         key = [kind, "inet_proto", "inet_service"]
         yield _set(f"allow{digit}", key, flags=["timeout"])
+        if _spanned(net, "allow"):
+            yield _set(f"allowspan{digit}", key, flags=["interval", "timeout"])
         if net.relayed:
             yield _set(f"{redirected.SET}{digit}", key, flags=["timeout"])
+        if net.relayed and _spanned(net, redirected.SET):
+            yield _set(f"{redirected.SET}span{digit}", key, flags=["interval", "timeout"])
         # A set that rules add to is made with timeouts: the JSON of nft 1.0.6 has no flag
         # "dynamic", and the kernel needs one of the two.
         yield _set(
@@ -96,6 +110,18 @@ def _sets(net: NetPlan) -> Iterator[Json]:
                 yield _set(f"{name}{digit}", key, flags=["interval"], elem=elements)
         if net.open and (elements := bare(net.deny, digit)):
             yield _set(f"bare{digit}", kind, flags=["interval"], elem=elements)
+
+
+def named_set(net: NetPlan, protocol: str, ports: str) -> str:
+    """What the names of the sets begin with that take the addresses of granted names."""
+    begins = redirected.SET if net.relayed and protocol == "tcp" else "allow"
+    return f"{begins}span" if "-" in ports else begins
+
+
+def _spanned(net: NetPlan, begins: str) -> bool:
+    """Whether names are granted for more than one port at a time."""
+    sets = {named_set(net, protocol, ports) for _, protocol, ports in net.names}
+    return f"{begins}span" in sets
 
 
 def _set(name: str, kind: Any, **rest: Any) -> Json:
@@ -115,7 +141,9 @@ def _redirection(net: NetPlan) -> Iterator[Json]:
     if net.relayed:
         yield {"add": {"chain": {**_OWNER, "name": redirected.CHAIN, **redirected.HOOK}}}
         literal = {family(address) for address, _, _ in net.allow}
-        yield from (_rule(redirected.CHAIN, *expr) for expr in redirected.redirections(literal))
+        spanned = _spanned(net, redirected.SET)
+        rules = redirected.redirections(literal, spanned=spanned)
+        yield from (_rule(redirected.CHAIN, *expr) for expr in rules)
 
 
 _REFUSE: Json = {"goto": {"target": "refuse"}}
@@ -149,8 +177,9 @@ def _output_rules(net: NetPlan) -> Iterator[tuple[Json, ...]]:
     if net.relayed:
         yield redirected.MARKED, ACCEPT
     if not net.open or net.ask is not None:
-        for digit, ip, _ in _FAMILIES:
-            yield match(destination(ip), f"@allow{digit}"), ACCEPT
+        for begins in ("allow", "allowspan") if _spanned(net, "allow") else ("allow",):
+            for digit, ip, _ in _FAMILIES:
+                yield match(destination(ip), f"@{begins}{digit}"), ACCEPT
     yield from _lookups("ask", _held(net), _REFUSE)
     if net.open:
         yield from _bare_lookups(net.deny)
@@ -245,6 +274,19 @@ def load(value: Json) -> None:
     _send(value)
 
 
+def renew() -> None:
+    """A way to the table of this process's own: two processes cannot share one.
+
+    After a fork. The parent's is neither used nor closed: its descriptor may be another's by
+    now.
+    """
+    global _transport, _parents
+    _parents, _transport = _transport, _binding() or _program()
+
+
+_parents: _Transport | None = None
+
+
 def _send(value: Json) -> list[Json]:
     if _transport is None:
         raise IsolationUnavailable("net", "nft", install("nftables"))
@@ -259,14 +301,17 @@ def add_elements(
     destinations: Iterable[Destination], timeout_s: int | None, into: str = "allow"
 ) -> None:
     """Let ``(address, protocol, port)`` be reached for ``timeout_s`` seconds from now; None for
-    as long as there is the table. ``into`` begins the names of the sets.
+    as long as there is the table. ``into`` begins the names of the sets; those for spans take
+    ``low-high`` for a port.
 
     One transaction without a gap, also for an element that is there already: kernels before
     6.12 do not renew a timeout by adding again. Raises BoxError.
     """
     commands: list[Json] = []
     for address, protocol, port in destinations:
-        value = {"concat": [address, protocol, port]}
+        low, _, high = f"{port}".partition("-")
+        ports = {"range": [int(low), int(high)]} if high else int(low)
+        value = {"concat": [address, protocol, ports]}
         place = {**_OWNER, "name": f"{into}{family(address)}"}
         timed = value if timeout_s is None else {"elem": {"val": value, "timeout": timeout_s}}
         add = {"element": {**place, "elem": [timed]}}

@@ -32,12 +32,13 @@ MARKED = match(meta("mark"), MARK)
 REDIRECTED = match({"ct": {"key": "status"}}, "dnat", "in")
 
 
-def redirections(literal: Collection[str]) -> Iterator[tuple[Json, ...]]:
+def redirections(literal: Collection[str], *, spanned: bool = False) -> Iterator[tuple[Json, ...]]:
     """The rules of the chain ``CHAIN``; they see the first packet of each connection.
 
     Arguments:
         literal: digits of the families with literal grants: those go straight, as does what
             was let through while the box runs.
+        spanned: whether names are granted for more than one port at a time.
     """
     tcp = match(meta("l4proto"), "tcp")
     yield MARKED, ACCEPT
@@ -45,4 +46,5 @@ def redirections(literal: Collection[str]) -> Iterator[tuple[Json, ...]]:
         straight = ["allow", "net"] if digit in literal else ["allow"]
         for name in straight:
             yield tcp, match(destination(ip), f"@{name}{digit}"), ACCEPT
-        yield tcp, match(destination(ip), f"@{SET}{digit}"), {"redirect": {"port": PORT}}
+        for name in (SET, f"{SET}span") if spanned else (SET,):
+            yield tcp, match(destination(ip), f"@{name}{digit}"), {"redirect": {"port": PORT}}
