@@ -49,6 +49,7 @@ def run(
     argv: tuple[str, ...],
     heard: Heard | None = None,
     brokered: Brokered | None = None,
+    before: Callable[[], None] | None = None,
 ) -> tuple[BoxResult, str]:
     """Run a command in a box to its end; signals are passed on to it.
 
@@ -56,6 +57,7 @@ def run(
         warden: forked early, while this process was small (launch.fork_warden).
         heard: called in this thread, see :class:`axonkernel.box.launch.BoxProcess`.
         brokered: needed where the plan asks (box/brokered.py).
+        before: see :func:`axonkernel.box.launch.start`.
 
     Returns how it ended, and what of its output could not be written ("" for nothing).
     """
@@ -68,7 +70,8 @@ def run(
     )
     plan = plan if brokered is None else brokered.plan(plan)
     try:
-        box = launch.start(warden, plan, command, heard=heard and partial(heard, terminal))
+        listens = heard and partial(heard, terminal)
+        box = launch.start(warden, plan, command, heard=listens, before=before)
         if brokered is not None:
             brokered.begun(box, terminal)
         with forwarded(box, terminal):

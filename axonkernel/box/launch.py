@@ -148,6 +148,7 @@ def start(
     unit: str = "",
     limiter: Limiter | None = None,
     heard: Heard | None = None,
+    before: Callable[[], None] | None = None,
 ) -> BoxProcess:
     """Hand one box to a waiting warden; returns when the program runs, or failed to.
 
@@ -156,12 +157,15 @@ def start(
         unit: name of the scope, when the plan's limits need one; "" makes a name.
         limiter: puts the box under its limits; None makes one for this box.
         heard: see :class:`BoxProcess`.
+        before: called while the box is made; the program does not run before it has returned,
+            and not at all when it raises.
 
     Raises IsolationUnavailable when limits need a scope and none can be had.
     """
     box = BoxProcess(control, heard)
     scoped = needs_scope(plan.limits)
     job = {"plan": plan, "command": command, "bwrap": _bwrap(), "scope": scoped}
+    job["held"] = before is not None
     with open(os.devnull, "r+b", buffering=0) as null:
         stdio = (command.stdin, command.stdout, command.stderr)
         given = [fd if _is_open(fd) else null.fileno() for fd in stdio]
@@ -173,12 +177,23 @@ def start(
         if box.result is None:
             limiter = limiter or _limiter(None, brief=True)
             _confine(box, plan, built, unit, limiter)
+    if before is not None:
+        _do_before(box, before)
     if box.result is None:
         box._receive("running")
         reached("running")
     if limiter is not None:
         limiter.sweep()
     return box
+
+
+def _do_before(box: BoxProcess, before: Callable[[], None]) -> None:
+    try:
+        before()
+    except BaseException:
+        box.close()
+        raise
+    box._order({"op": "run"})
 
 
 def _is_open(fd: int) -> bool:

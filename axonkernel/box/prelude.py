@@ -57,7 +57,8 @@ def serve(control: Channel) -> NoReturn:
             fault = error
         from axonkernel.box.warden import Warden
 
-        Warden(control, plan, command, standing).run(outside, fault, scope=job["scope"])
+        warden = Warden(control, plan, command, standing, held=job["held"])
+        warden.run(outside, fault, scope=job["scope"])
     except ChannelClosed:
         os._exit(1)
     os._exit(0)

@@ -40,15 +40,23 @@ class Warden:
 
     Arguments:
         standing: what stands of it already.
+        held: the program runs when the supervisor says so.
     """
 
     def __init__(
-        self, control: Channel, plan: BoxPlan, command: Command, standing: Standing
+        self,
+        control: Channel,
+        plan: BoxPlan,
+        command: Command,
+        standing: Standing,
+        *,
+        held: bool,
     ) -> None:
         self.control = control
         self.plan = plan
         self.command = command
         self.standing = standing
+        self.held = held
         self.mounted = False
         self.started_s = 0.0
 
@@ -202,6 +210,8 @@ class Warden:
 
     def _require_supervisor(self) -> None:
         """Nothing runs for a supervisor that has died meanwhile, nor without a whole bwrap."""
+        if self.held:
+            self.control.receive()  # nothing but its word can come now
         poll = select.poll()
         poll.register(self.control, select.POLLHUP)
         poll.register(self.standing.ended, select.POLLIN)

@@ -160,17 +160,9 @@ def _run(options: Options) -> int:
         if where is None or not warning.startswith(where):  # no warning: where the command starts
             sys.stderr.write(f"axonkernel: {visible(warning)}\n")
     sys.stderr.flush()
-    # In time for a log that cannot be written to keep the command from running.
-    from axonkernel.audit import AuditLog
-
-    audit = AuditLog()
-    posture = [list(row) for row in plan.posture]
-    audit.record("box.start", agent="exec", command=list(options.command), posture=posture)
-    ears = _Ears(audit, plan)
-    result, unwritten = _supervised(plan, options.command, warden, ears, more)
-    if result.denied:
-        ears.drops(None).ended(result)
-    audit.record("box.end", agent="exec", result=result_fields(result))
+    run = _Run(plan, options.command)
+    result, unwritten = _supervised(run, warden, more)
+    run.ended(result)
     if result.reason == "launch":
         sys.stderr.write(f"axonkernel exec: {result.stage}: {visible(result.message)}\n")
     elif result.reason in ("wall", "memory"):
@@ -208,17 +200,35 @@ def _warden() -> Channel | None:
     return fork_warden()
 
 
-class _Ears:
-    """Hears of a box while it runs; loads what deals with that at the first word.
+class _Run:
+    """One run on record, which hears of its box; loads what deals with that at the first word."""
 
-    Attributes:
-        audit: takes the records of the run.
-    """
-
-    def __init__(self, audit: AuditLog, plan: BoxPlan) -> None:
-        self.audit = audit
-        self._plan = plan
+    def __init__(self, plan: BoxPlan, command: tuple[str, ...]) -> None:
+        self.plan = plan
+        self.command = command
+        self._log: AuditLog | None = None
         self._drops: Drops | None = None
+
+    @property
+    def audit(self) -> AuditLog:
+        """Where it is recorded."""
+        if self._log is None:
+            from axonkernel.audit import AuditLog
+
+            self._log = AuditLog()
+        return self._log
+
+    def begins(self) -> None:
+        """Note the start, while the box is made: a log that cannot be written keeps the command
+        from running."""
+        posture = [list(row) for row in self.plan.posture]
+        self.audit.record("box.start", agent="exec", command=list(self.command), posture=posture)
+
+    def ended(self, result: BoxResult) -> None:
+        """Note what was refused, and the end."""
+        if result.denied:
+            self.drops(None).ended(result)
+        self.audit.record("box.end", agent="exec", result=result_fields(result))
 
     def hear(self, terminal: Terminal | None, box: BoxProcess, event: dict[str, Any]) -> None:
         """Take an event of the box."""
@@ -229,7 +239,7 @@ class _Ears:
         if self._drops is None:
             from axonkernel.drops import Asking, Drops, person
 
-            net = self._plan.net
+            net = self.plan.net
             ask = None if net is None else net.ask
             asking = None
             if ask is not None:
@@ -238,27 +248,23 @@ class _Ears:
         return self._drops
 
 
-def _supervised(
-    plan: BoxPlan,
-    argv: tuple[str, ...],
-    warden: Channel | None,
-    ears: _Ears,
-    more: dict[str, Any],
-) -> tuple[BoxResult, str]:
+def _supervised(run: _Run, warden: Channel | None, more: dict[str, Any]) -> tuple[BoxResult, str]:
     """How the command ended, and what of its output could not be written."""
-    if warden is None or plan.bare:
+    if warden is None or run.plan.bare:
         from axonkernel.box.signals import forwarded
 
-        process = _bare(plan, argv, warden)
+        run.begins()
+        process = _bare(run.plan, run.command, warden)
         with forwarded(process):
             return process.wait(), ""
     from axonkernel.box import foreground
 
-    if not more:
-        return foreground.run(warden, plan, argv, ears.hear)
-    from axonkernel.broker.commanded import Commanded
+    brokered = None
+    if more:
+        from axonkernel.broker.commanded import Commanded
 
-    return foreground.run(warden, plan, argv, ears.hear, Commanded(more, ears.audit))
+        brokered = Commanded(more, run.audit)
+    return foreground.run(warden, run.plan, run.command, run.hear, brokered, run.begins)
 
 
 def _bare(plan: BoxPlan, argv: tuple[str, ...], warden: Channel | None) -> BareProcess:
