@@ -287,6 +287,10 @@ class Launcher:
             self._server.close()
             self._server = None
 
+    def share(self, limits: LimitsPlan | None) -> None:
+        """Hold all boxes together under ``limits``; before the first of them."""
+        self._shared = limits if needs_scope(limits) else None
+
     def get_ready(self) -> None:
         """Start the fork server now: it takes 30 ms that can pass while a plan is made."""
         with self._lock:

@@ -78,9 +78,8 @@ class Commanded:
         assert self._plan is not None
         layers = [(name, parse(data, source=name)) for name, data in self._written["layers"]]
         policy = reduce(meet, (each for _, each in layers))
-        ask = Ask(
-            *(tuple(part) if isinstance(part, list) else part for part in self._written["ask"])
-        )
+        parts = self._written["ask"]
+        ask = Ask._make(tuple(part) if isinstance(part, list) else part for part in parts)
         rules = policy.escalation
         person = Broker(
             [Person()], audit=self._audit, timeout_s=rules.timeout_s, headless=rules.headless

@@ -90,7 +90,7 @@ def sibling(
     """
     profile = SHIPPED.of(program.name, program.file)
     narrowed = _narrowed(policy, program, profile)
-    wanted = ask._replace(role="call", program=program.name)
+    wanted = ask._replace(role="call", program=program.name, read=())
     plan, host = prepare_surveyed(narrowed, wanted, env=env, owner=owner)
     lends = set(lendable)
     mounts = tuple(_mounts(plan, host, lends))

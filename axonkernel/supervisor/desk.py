@@ -10,7 +10,7 @@ import secrets
 import threading
 from collections.abc import Iterable, Iterator
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -29,6 +29,9 @@ from axonkernel.policy.meet import meet
 from axonkernel.policy.model import Policy
 from axonkernel.process import Lookup
 
+if TYPE_CHECKING:
+    from axonkernel.broker.judge import Judge
+
 __all__ = ["Desk"]
 
 _IDENTITY = re.compile(r"[0-9a-f]{16}\Z")
@@ -46,6 +49,7 @@ class Desk:
     """Answers one box.
 
     Attributes:
+        audit: takes every record of the run.
         stack: the rules of this side.
         broker: takes questions to a person.
         outcome: the last ``result`` or ``error`` message, None before.
@@ -70,7 +74,7 @@ class Desk:
         self._agent = agent
         self._run = run
         self._left_bytes = MOST_RECORDED_BYTES
-        self._audit = audit
+        self.audit = audit
         self._box = box
         self._channel = channel
         self._terminal = terminal
@@ -92,6 +96,12 @@ class Desk:
         self._asking = 0
         self._slots = threading.BoundedSemaphore(MAX_ASKING)
         self._thread = threading.Thread(target=self._serve, name="axonkernel-desk", daemon=True)
+
+    def judge(self) -> Judge:
+        """What judges the calls of programs that run only outside the box."""
+        from axonkernel.broker.judge import Judge
+
+        return Judge(self.stack, self.audit, self.broker, self._agent, self.while_asking)
 
     def open(self, hello: dict[str, Any], request: Any) -> None:
         """Say hello, hand over the one request, and take what comes."""
@@ -141,7 +151,7 @@ class Desk:
         try:
             if self._left_bytes < 0:
                 raise AuditError("one run may not record more")
-            self._audit.record(kind, id=identity, source="box", agent=self._agent, **fields)
+            self.audit.record(kind, id=identity, source="box", agent=self._agent, **fields)
             self._send({"type": "ack"})
         except AuditError:
             self._send({"type": "failed"})

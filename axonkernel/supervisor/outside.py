@@ -25,7 +25,11 @@ from axonkernel.supervisor.ahead import importing
 
 if TYPE_CHECKING:
     from axonkernel.agent import Agent
+    from axonkernel.box.launch import Launcher
+    from axonkernel.broker.opening import Opening
+    from axonkernel.broker.serving import Serving
     from axonkernel.policy.decide import BoxGrants
+    from axonkernel.supervisor.desk import Desk
 
 __all__ = ["Job", "run_defined", "run_job", "supervise"]
 
@@ -149,6 +153,7 @@ def supervise(job: Job) -> int:
     links = tuple(line for _, policy in job.layers for line in linked_grants(policy))
     _announce(plan.posture, (*links, *plan.warnings))
     audit = AuditLog()
+    opening = _opening(plan)
     ours, theirs = pair()
     streams = Streams(run_as=plan.run_as and plan.run_as[0], controlling=plan.traced)
     terminal = streams.terminal
@@ -158,9 +163,17 @@ def supervise(job: Job) -> int:
         theirs.fileno(),
         terminal=terminal is not None and plan.traced,
         caller=streams.caller,
+        lends=-1 if opening is None else opening.lends,
     )
     meanwhile = importing("axonkernel.supervisor.desk")  # other processes make the box
-    box = launcher.start(plan, command, heard=lambda box, event: desk.drops.heard(box, event))
+    if opening is not None:
+        launcher.share(plan.limits)
+        plan = opening.plan(plan)
+    try:
+        box = launcher.start(plan, command, heard=lambda box, event: desk.drops.heard(box, event))
+    finally:
+        if opening is not None:
+            opening.begun()
     theirs.close()
     meanwhile.join()
     from axonkernel.supervisor.desk import Desk
@@ -169,6 +182,7 @@ def supervise(job: Job) -> int:
     desk = Desk(
         job.name, hello["run"], layers, _grants(hello), audit, box, ours, terminal, plan.net
     )
+    serving = None if opening is None else _serving(job, layers, opening, plan, launcher, desk)
     desk.open(hello, job.request)
     with forwarded(box, terminal):
         streams.start()
@@ -176,6 +190,8 @@ def supervise(job: Job) -> int:
     streams.finish()
     assert result is not None
     desk.drops.ended(result)
+    if serving is not None:
+        serving.close()
     desk.close()
     launcher.close()
     audit.record("box.end", agent=job.name, result=result_fields(result), fault=desk.fault)
@@ -184,6 +200,40 @@ def supervise(job: Job) -> int:
     if desk.fault:
         sys.stderr.write(f"{_PREFIX}the agent was ended: {desk.fault}\n")
     return _concluded(result, desk.outcome)
+
+
+def _opening(plan: BoxPlan) -> Opening | None:
+    from axonkernel.box.brokered import asks
+
+    if not asks(plan):
+        return None
+    from axonkernel.broker.opening import Opening
+
+    return Opening()
+
+
+def _serving(
+    job: Job,
+    layers: tuple[tuple[str, Policy], ...],
+    opening: Opening,
+    plan: BoxPlan,
+    launcher: Launcher,
+    desk: Desk,
+) -> Serving:
+    """What answers for programs that run only outside the box; gets ready beside it."""
+    import threading
+    from functools import reduce
+
+    from axonkernel.broker.serving import Served, Serving
+    from axonkernel.policy.meet import meet
+    from axonkernel.supervisor.planned import asked
+
+    policy = reduce(meet, (each for _, each in layers))
+    owner = os.stat(job.entry).st_uid
+    served = Served(policy, plan, asked(job, policy), dict(os.environ), owner, job.name)
+    serving = Serving(opening, served, launcher, desk.judge(), desk.audit)
+    threading.Thread(target=serving.get_ready, daemon=True).start()
+    return serving
 
 
 def _completed(job: Job, name: str, policy: Policy) -> tuple[str, Policy]:

@@ -13,10 +13,11 @@ from axonkernel.box.model import BoxPlan
 from axonkernel.folders import own_folders
 
 if TYPE_CHECKING:
+    from axonkernel.box.host import Ask
     from axonkernel.policy.model import Policy
     from axonkernel.supervisor.outside import Job
 
-__all__ = ["planned"]
+__all__ = ["asked", "planned"]
 
 
 def planned(
@@ -43,16 +44,28 @@ def _made(
 ) -> tuple[BoxPlan, dict[str, Any]]:
     from attrs import asdict
 
-    from axonkernel.box.host import Ask
     from axonkernel.box.implied import implied_grants
     from axonkernel.box.prepare import create, prepare_surveyed
     from axonkernel.box.watched import seen
     from axonkernel.policy.meet import meet
 
     effective = reduce(meet, (policy for _, policy in layers))
+    plan, host = prepare_surveyed(effective, asked(job, effective), owner=owner)
+    create(plan)
+    grants = asdict(implied_grants(effective, os.environ))
+    found = None if plan.create else seen((p for _, p in job.layers), effective, host)
+    if found is not None and plan.traced:  # else ptrace may be allowed next time
+        plancache.store(name, plan, found, grants)
+    return plan, grants
+
+
+def asked(job: Job, effective: Policy) -> Ask:
+    """What the box of an agent is wanted for, under all of its policies met."""
+    from axonkernel.box.host import Ask
+
     # The agent's own mediator knows programs as this one does.
     knowledge = effective.shell.profiles if effective.shell else ()
-    ask = Ask(
+    return Ask(
         "agent",
         os.getcwd(),
         program=sys.executable,
@@ -60,10 +73,3 @@ def _made(
         hide=job.hide,
         state=own_folders(),
     )
-    plan, host = prepare_surveyed(effective, ask, owner=owner)
-    create(plan)
-    grants = asdict(implied_grants(effective, os.environ))
-    found = None if plan.create else seen((p for _, p in job.layers), effective, host)
-    if found is not None and plan.traced:  # else ptrace may be allowed next time
-        plancache.store(name, plan, found, grants)
-    return plan, grants
