@@ -17,16 +17,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Incoming"]
 
+#: ILL TRAP ABRT BUS FPE KILL SEGV PIPE XCPU XFSZ SYS: a program that ends with 128 + one of these
+#: has died of it, as far as anybody can tell from the number.
+_DEADLY = frozenset((4, 5, 6, 7, 8, 9, 11, 13, 24, 25, 31))
+
 
 class Incoming:
     """One call that waits for its outcome.
 
-    Its descriptors are closed when the answer has been given. They come from the caller:
-    hand them to a box, do not read or write them.
-
     Attributes:
         argv, cwd, env, program, found: what the caller says, see :class:`wire.Call`.
         files: descriptors for standard input, output and error; /dev/null for a closed one.
+            They come from the caller: hand them to a box, do not read or write them. They are
+            closed once a box is followed, which has its own, or the answer has been given.
         pid: the process that connected, in this process's pid namespace; 0 when not in it.
         started: whether the caller was told that its program runs.
     """
@@ -43,6 +46,7 @@ class Incoming:
         self.pid = pid
         self.started = False
         self._sock = sock
+        self._relayed: set[int] = set()
 
     def fileno(self) -> int:
         """Until :meth:`follow`: readable when the caller has died, or has lost its rights by
@@ -62,6 +66,7 @@ class Incoming:
         Signals of the caller go to the program; a caller that has died, before or meanwhile,
         ends the box, as does :meth:`Listener.close`.
         """
+        self._let_go()
         poll = select.poll()
         poll.register(box, select.POLLIN)
         if self.gone() or not self._send(Started()):
@@ -91,6 +96,7 @@ class Incoming:
             return False
         for number, _ in groupby(numbers):
             box.signal(number)
+        self._relayed.update(numbers)
         return True
 
     def _send(self, reply: Reply) -> bool:
@@ -104,10 +110,25 @@ class Incoming:
     def finish(self, outcome: Refused | Ended | None) -> None:
         """Give the outcome, if there is one and somebody to take it, and let go of the call."""
         if outcome is not None:
-            self._send(outcome)
-        for descriptor in self.files:
-            os.close(descriptor)
+            self._send(self._told(outcome))
+        self._let_go()
         self._sock.close()
+
+    def _told(self, outcome: Refused | Ended) -> Refused | Ended:
+        """A box tells a death by a signal as an exit status, and so would any shell. The caller
+        should see it die, unless it may as well have chosen that number."""
+        if isinstance(outcome, Refused) or outcome.signal:
+            return outcome
+        number = outcome.status - 128
+        if number not in _DEADLY and number not in self._relayed:
+            return outcome
+        return outcome._replace(status=0, signal=number)
+
+    def _let_go(self) -> None:
+        for descriptor in self.files:
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.files = (-1, -1, -1)
 
     def hang_up(self) -> None:
         """Have :meth:`gone` be true from now on, and the box that is followed end."""

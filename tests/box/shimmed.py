@@ -21,8 +21,9 @@ from axonkernel.box import shim
 from axonkernel.box.model import BoxResult
 from axonkernel.broker.listener import Incoming, Listener
 from axonkernel.broker.wire import Ended, Refused
+from lab.processes import find_program
 
-__all__ = ["Shimmed", "Started", "runs", "wrapped"]
+__all__ = ["Shimmed", "Started", "runs"]
 
 
 class Started:
@@ -69,9 +70,7 @@ class Started:
 def runs(incoming: Incoming, argv: Sequence[str] | None = None) -> Ended:
     """An answer: yes to everything."""
     box: Any = Started(incoming, argv)
-    result = incoming.follow(box)
-    code = box.process.returncode
-    return Ended(0, -code) if code < 0 else Ended(result.exit_code)
+    return Ended(incoming.follow(box).exit_code)
 
 
 class Shimmed:
@@ -106,7 +105,7 @@ class Shimmed:
 
     def wrapped(self, argv: Sequence[Any]) -> list[Any]:
         """``argv`` where the socket is at its place."""
-        return wrapped(self.folder, argv)
+        return _wrapped(self.folder, argv)
 
     def run(self, argv: Sequence[Any], **settings: Any) -> subprocess.CompletedProcess[bytes]:
         """Run a command; the first word may be the name of a shim."""
@@ -115,7 +114,8 @@ class Shimmed:
         return subprocess.run(self.wrapped(words), **options | settings)
 
 
-def wrapped(folder: Path, argv: Sequence[Any]) -> list[Any]:
+def _wrapped(folder: Path, argv: Sequence[Any]) -> list[Any]:
     """``argv`` with ``folder`` where a box has the broker's; nothing else is walled."""
+    program = find_program("bwrap", "bubblewrap")
     mounts = ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--tmpfs", "/run"]
-    return ["bwrap", *mounts, "--bind", str(folder), "/run/axonkernel/broker", *argv]
+    return [program, *mounts, "--bind", str(folder), "/run/axonkernel/broker", *argv]
