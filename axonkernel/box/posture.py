@@ -29,6 +29,7 @@ _VETH = (
 _IN_MEMORY = "an interpreter that is there still runs what it reads"
 _NESTED = "programs can make namespaces: more of the kernel is in reach"
 _AROUND = "code in the box can do the same around the mediator"
+_ASKED = "the first attempt fails at once and has a person asked; a later one gets through"
 _SEEN = (
     "what is not granted can be seen by name, not opened or executed; mode, owner and times of "
     "the user's own files can be changed"
@@ -155,8 +156,10 @@ def _boxed(
     else:
         yield PostureField("env", "enforced", "environment built from nothing")
     yield PostureField("tools", "open" if policy.tools is None else "mediator only")
-    if escalates(policy):
+    if _escalates_calls(policy):
         yield PostureField("escalation", "mediator only", "", _AROUND)
+    if plan.net is not None and plan.net.ask is not None:
+        yield PostureField("net.escalate", "enforced", "refused until a person lets it in", _ASKED)
     yield from _limits(policy)
     if policy.budget is not None:
         yield PostureField("budget", "unenforced", "", "this version counts nothing")
@@ -259,9 +262,12 @@ def _user(plan: BoxPlan) -> PostureField:
 
 def escalates(policy: Policy) -> bool:
     """Whether any rule of the policy asks a human."""
+    return bool(policy.net and policy.net.escalate) or _escalates_calls(policy)
+
+
+def _escalates_calls(policy: Policy) -> bool:
     shell = policy.shell.args if policy.shell else ()
-    asked = any(rules.escalate for _, rules in shell) or bool(policy.net and policy.net.escalate)
-    return asked or _tools_escalate(policy.tools)
+    return any(rules.escalate for _, rules in shell) or _tools_escalate(policy.tools)
 
 
 def _tools_escalate(rules: ToolRules | None) -> bool:

@@ -166,3 +166,10 @@ def test_a_veth_link_says_what_the_host_gets() -> None:
     assert row.state == "enforced" and "axonkernel-forward" in row.note and "axonID" in row.note
     for other in ({**net, "link": "pasta"}, {**net, "allow": []}):
         assert "net.link" not in rows({"net": other})
+
+
+def test_destinations_that_a_person_may_add_are_held_by_the_box() -> None:
+    """Unlike what only the mediator asks about."""
+    found = rows({"net": {"allow": ["9.9.9.9:443"], "escalate": ["9.9.9.8:443"]}})
+    assert found["net.escalate"].state == "enforced" and "escalation" not in found
+    assert "net.escalate" not in rows({"net": {"allow": ["9.9.9.9:443"]}})
