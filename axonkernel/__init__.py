@@ -6,9 +6,12 @@ Importing this loads none of the parts; each public name loads its own on first 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # not of typing, whose import takes longer than the rest of this
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from axonkernel.agent import Agent, define_agent
     from axonkernel.errors import (
         AuditError,

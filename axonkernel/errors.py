@@ -21,7 +21,8 @@ All of them pickle. Their texts are safe to show to the agent, except those of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+
+from axonkernel.typed import Any, Literal
 
 __all__ = [
     "AuditError",

@@ -8,8 +8,9 @@ that some thread held at the fork will never be opened by it.
 from __future__ import annotations
 
 import os
-from typing import Protocol
 from weakref import WeakSet
+
+from axonkernel.typed import Protocol
 
 __all__ = ["Forgetful", "forget_in_children"]
 
@@ -19,7 +20,6 @@ class Forgetful(Protocol):
 
     def forget(self) -> None:
         """Let go; called in the child, where this thread is the only one."""
-        ...
 
 
 _known: WeakSet[Forgetful] = WeakSet()

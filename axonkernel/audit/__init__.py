@@ -6,10 +6,9 @@ file with its own.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
 from axonkernel.audit.log import AuditLog, default_path
 from axonkernel.audit.redact import Redactor
+from axonkernel.typed import Any, Protocol
 
 __all__ = [
     "AuditLog",
@@ -27,4 +26,3 @@ class AuditSink(Protocol):
 
         Raises AuditError when it cannot be stored: what it is about must then not happen.
         """
-        ...

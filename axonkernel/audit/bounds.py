@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+
+from axonkernel.typed import Any, NamedTuple
 
 __all__ = ["LONGEST_TEXT", "MOST_BYTES", "abridged", "bounded", "cut"]
 

@@ -7,12 +7,12 @@ import hashlib
 import os
 import threading
 import time
-from typing import Any
 
 from axonkernel.audit.bounds import bounded
 from axonkernel.audit.redact import Redactor
 from axonkernel.errors import AuditError
 from axonkernel.folders import state_folder
+from axonkernel.typed import Any
 
 __all__ = ["GENESIS", "AuditLog", "default_path", "seal"]
 

@@ -6,7 +6,8 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+
+from axonkernel.typed import Any
 
 __all__ = ["REDACTED", "Redactor", "secret_values"]
 

@@ -6,9 +6,9 @@ Works on cgroup v1, v2 and mixtures, by the files alone. Standard library only.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from axonkernel.box.model import LimitsPlan
+from axonkernel.typed import NamedTuple
 
 __all__ = ["OWN_TASKS", "Counters", "Group", "find", "of", "placed", "unified"]
 

@@ -10,7 +10,8 @@ import array
 import json
 import socket
 import struct
-from typing import Any
+
+from axonkernel.typed import Any
 
 __all__ = ["MAX_FOREIGN_BYTES", "MAX_FRAME_BYTES", "Channel", "ChannelClosed", "pair"]
 

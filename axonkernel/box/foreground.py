@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
 
 from axonkernel.box import launch
 from axonkernel.box.channel import Channel
 from axonkernel.box.model import BoxPlan, BoxResult, Command
 from axonkernel.box.signals import forwarded
 from axonkernel.box.streams import Streams
+from axonkernel.typed import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from axonkernel.box.pty import Terminal
@@ -28,15 +28,12 @@ class Brokered(Protocol):
 
     def plan(self, plan: BoxPlan) -> BoxPlan:
         """``plan`` with the place where it is called."""
-        ...
 
     def begun(self, box: launch.BoxProcess, terminal: Terminal | None) -> None:
         """The box is there: answer it from now on."""
-        ...
 
     def close(self) -> None:
         """The box has ended."""
-        ...
 
 
 #: Told of the box's events, with the terminal it has, if any.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from axonkernel.typed import Any
 
 __all__ = ["grant"]
 

@@ -18,7 +18,6 @@ import select
 import signal
 import stat
 import time
-from typing import NoReturn
 
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.covers import ABSENT, Covers
@@ -36,6 +35,7 @@ from axonkernel.box.linux import (
 from axonkernel.box.model import Kept, Watch
 from axonkernel.box.names import SYSTEM
 from axonkernel.box.sockets import Owners
+from axonkernel.typed import NoReturn
 
 __all__ = ["MOST_FOLDERS", "become_mapped", "serve"]
 

@@ -9,7 +9,8 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from axonkernel.typed import NamedTuple
 
 __all__ = ["GONE", "IS_FOLDER", "MADE", "MOVED_AWAY", "OVERFLOW", "Event", "Folders"]
 

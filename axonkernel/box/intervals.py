@@ -7,7 +7,8 @@ name a network, a part of it, and ports of both.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+
+from axonkernel.typed import Any
 
 __all__ = ["bare", "disjoint", "family"]
 

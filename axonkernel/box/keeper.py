@@ -14,7 +14,6 @@ import os
 import select
 import signal
 from collections.abc import Callable
-from typing import NoReturn
 
 # Loaded once by whoever forks wardens, not by each keeper.
 from axonkernel.box.channel import Channel, ChannelClosed, pair
@@ -22,6 +21,7 @@ from axonkernel.box.linux import die_with_parent
 from axonkernel.box.model import BoxPlan, Kept
 from axonkernel.box.stubs import Registry
 from axonkernel.errors import BoxError
+from axonkernel.typed import NoReturn
 
 __all__ = ["Keeper", "fork_apart", "start", "sweep"]
 

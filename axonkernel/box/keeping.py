@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
 
 from axonkernel.box.inotify import GONE, IS_FOLDER, MADE, MOVED_AWAY, OVERFLOW, Event
 from axonkernel.box.model import Kept, Watch
 from axonkernel.policy.globs import is_glob, path_glob, unescape
+from axonkernel.typed import Literal, NamedTuple
 
 __all__ = ["Action", "Rules"]
 

@@ -10,9 +10,9 @@ import os
 import stat
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
 
 from axonkernel.box.linux import no_new_privs, syscall
+from axonkernel.typed import Final, NamedTuple
 
 __all__ = [
     "TRUSTED_SINCE_ABI",

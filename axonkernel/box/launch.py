@@ -15,7 +15,6 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from axonkernel.box.channel import Channel, ChannelClosed, pair
 from axonkernel.box.milestones import reached
@@ -24,6 +23,7 @@ from axonkernel.box.programs import find, install
 from axonkernel.box.server import Server, start_server
 from axonkernel.errors import BoxError, IsolationUnavailable
 from axonkernel.forks import forget_in_children
+from axonkernel.typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from axonkernel.box.limiter import Limiter

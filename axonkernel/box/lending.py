@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable
-from typing import NoReturn
 
 from axonkernel.box.channel import Channel, ChannelClosed, pair
 from axonkernel.box.hand import become_mapped
@@ -26,6 +25,7 @@ from axonkernel.box.linux import (
 from axonkernel.box.model import BoxPlan
 from axonkernel.box.mounts import MOUNT_NOEXEC, clone_tree, mount_setattr
 from axonkernel.errors import BoxError
+from axonkernel.typed import NoReturn
 
 __all__ = ["Lender", "borrow", "lendable", "start"]
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import NoReturn, Protocol
 
 from axonkernel.box.linux import bind_privately, child_subreaper, default_signals
 from axonkernel.box.model import NetPlan
 from axonkernel.errors import BoxError
+from axonkernel.typed import NoReturn, Protocol
 
 __all__ = ["CHANGED", "Link"]
 

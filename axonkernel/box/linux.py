@@ -8,7 +8,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from typing import Any
+
+from axonkernel.typed import Any
 
 __all__ = [
     "CLONE_NEWNET",

@@ -8,7 +8,8 @@ cached and sent to the warden.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+
+from axonkernel.typed import Any, Literal, NamedTuple
 
 __all__ = [
     "AskPlan",

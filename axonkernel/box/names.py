@@ -10,10 +10,10 @@ import os
 import posixpath
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, NamedTuple
 
 from axonkernel.errors import BoxError
 from axonkernel.policy.globs import is_glob, path_glob, unescape
+from axonkernel.typed import Literal, NamedTuple
 
 __all__ = [
     "MAX_NAMES",

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from axonkernel.box import capabilities, redirected
 from axonkernel.box.intervals import bare, disjoint, family
@@ -32,6 +31,7 @@ from axonkernel.box.rules import (
     payload,
 )
 from axonkernel.errors import BoxError, IsolationUnavailable
+from axonkernel.typed import Any
 
 __all__ = [
     "REFUSED_SIZE",

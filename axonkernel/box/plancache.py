@@ -11,9 +11,9 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable
-from typing import Any, NamedTuple
 
 from axonkernel.box.model import BoxPlan, decode_plan
+from axonkernel.typed import Any, NamedTuple
 
 try:
     from _blake2 import blake2b  # hashlib loads OpenSSL, which takes 3 ms of every launch

@@ -11,7 +11,6 @@ import os
 import select
 from functools import partial
 from importlib import import_module
-from typing import NamedTuple, NoReturn
 
 from axonkernel.box import gate
 from axonkernel.box.channel import Channel, ChannelClosed
@@ -21,6 +20,7 @@ from axonkernel.box.spawn import spawn
 from axonkernel.box.standing import Standing, park
 from axonkernel.box.unheld import not_traced
 from axonkernel.errors import BoxError
+from axonkernel.typed import NamedTuple, NoReturn
 
 __all__ = ["serve"]
 

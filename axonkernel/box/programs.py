@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+from axonkernel.typed import NamedTuple
 
 __all__ = ["Outcome", "find", "install", "run"]
 

@@ -16,9 +16,9 @@ import signal
 import termios
 import threading
 import tty
-from typing import Any
 
 from axonkernel.box.copying import write
+from axonkernel.typed import Any
 
 __all__ = ["Terminal"]
 

@@ -6,7 +6,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+
+from axonkernel.typed import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from axonkernel.box.pty import Terminal
@@ -39,11 +40,9 @@ class Signalled(Protocol):
 
     def signal(self, number: int, grace_s: float | None = None) -> None:
         """Pass on one; after ``grace_s`` seconds end what still runs."""
-        ...
 
     def kill(self) -> None:
         """End it."""
-        ...
 
 
 @contextmanager

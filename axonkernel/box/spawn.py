@@ -14,13 +14,13 @@ import signal
 import termios
 from binascii import a2b_base64
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn
 
 from axonkernel.box import bwrap, landlock, tree
 from axonkernel.box.linux import close_on_exec_from, default_signals, die_with_parent
 from axonkernel.box.model import BoxPlan, Command, Mount
 from axonkernel.box.steps import Step, steps
 from axonkernel.errors import BoxError
+from axonkernel.typed import NamedTuple, NoReturn
 
 __all__ = ["Spawned", "spawn"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING, Any
 
 from axonkernel.box import gate
 from axonkernel.box.linux import child_subreaper, die_with_parent
 from axonkernel.box.model import Reason
 from axonkernel.box.resolver.reports import Refusals
 from axonkernel.box.spawn import Spawned
+from axonkernel.typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a box is started before these are imported (prelude.py)
     from axonkernel.box.cgroup import Group

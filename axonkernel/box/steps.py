@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from axonkernel.box.model import Mount
+from axonkernel.typed import NamedTuple
 
 __all__ = ["Step", "Steps", "between", "steps"]
 

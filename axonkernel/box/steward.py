@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import select
-from typing import NoReturn
 
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.model import Kept
 from axonkernel.box.stubs import Registry, holder
+from axonkernel.typed import NoReturn
 
 __all__ = ["serve"]
 

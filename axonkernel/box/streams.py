@@ -16,9 +16,9 @@ import stat
 import struct
 import termios
 import threading
-from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from axonkernel.box.copying import copy, copy_until
+from axonkernel.typed import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from axonkernel.box.pty import Terminal

@@ -18,10 +18,10 @@ import os
 import posixpath
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from axonkernel.box.linux import look_up
 from axonkernel.box.model import Kept
+from axonkernel.typed import NamedTuple
 
 __all__ = ["Claim", "Registry", "holder", "is_alive", "unheld"]
 

@@ -10,7 +10,6 @@ import os
 import select
 import signal
 import time
-from typing import Any
 
 from axonkernel.box.channel import Channel
 from axonkernel.box.clock import WallClock
@@ -18,6 +17,7 @@ from axonkernel.box.granting import grant
 from axonkernel.box.model import NetPlan
 from axonkernel.box.standing import Standing
 from axonkernel.box.telling import EVERY_S, Telling
+from axonkernel.typed import Any
 
 __all__ = ["watch"]
 

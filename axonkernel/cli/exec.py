@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from axonkernel.box.model import BoxPlan, BoxResult, Command, posture_line, result_fields
 from axonkernel.errors import AxonError
 from axonkernel.policy.visible import visible
+from axonkernel.typed import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

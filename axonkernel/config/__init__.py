@@ -6,7 +6,7 @@ attrs must not be loaded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from axonkernel.typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from axonkernel.config.evaluate import evaluate_python

@@ -10,10 +10,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
 
 from axonkernel.config.owner import my_uids, writable_by
 from axonkernel.errors import Fault, PolicyError
+from axonkernel.typed import Literal, NamedTuple
 
 __all__ = [
     "MAX_BYTES",
