@@ -88,6 +88,11 @@ class Judge:
             answer = anyio.run(self._ask, question, gone)
         return concluded(question, answer)
 
+    def ask(self, question: Question) -> Answer:
+        """Take a question to a person, and wait, blocking this thread. Raises AuditError."""
+        with self._while_asking():
+            return self._asker.ask_sync(question)
+
     def _decide(self, request: ProcessRequest, spellings: Iterable[str]) -> Decision:
         """The verdict on the program by the first of its names that may run at all."""
         decision = self._stack.decide(request)

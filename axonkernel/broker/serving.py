@@ -19,6 +19,7 @@ from axonkernel.broker.listener import Incoming, Listener
 from axonkernel.broker.opening import Opening
 from axonkernel.broker.sibling import Asked, Sibling, asked_env, called, sibling
 from axonkernel.broker.wire import DENIED, LOST, Ended, Refused
+from axonkernel.drops import Asking, Drops
 from axonkernel.errors import AuditError, AxonError, BoxError, PolicyDenied
 from axonkernel.policy.model import Policy
 from axonkernel.policy.request import ProcessRequest
@@ -137,16 +138,26 @@ class Serving:
                     env=tuple(found.env(incoming.argv, asked.passed).items()),
                     lent=lent,
                 )
-                box = self._launcher.start(found.plan_for(incoming.argv), command)
+                plan = found.plan_for(incoming.argv)
+                drops = self._drops(plan, identity)
+                box = self._launcher.start(plan, command, heard=drops.heard)
             finally:
                 _close(lent)
             try:
                 result = incoming.follow(box)
+                drops.ended(result)
             finally:
                 box.close()
         except AxonError as error:
             return self._failed(identity, error)
         return self._ended(identity, result)
+
+    def _drops(self, plan: BoxPlan, identity: str) -> Drops:
+        """What takes the refusals of the box of one call."""
+        asking = Asking(self._judge.ask)
+        agent = self._served.agent
+        fields = {"source": "broker", "decision_id": identity}
+        return Drops(self._audit, agent, plan.net, asking, **fields)
 
     def _borrowed(self, found: Sibling) -> tuple[int, ...]:
         with self._lock:
@@ -189,7 +200,7 @@ class Serving:
             decision_id=identity,
             exit_code=result.exit_code,
             reason=result.reason,
-            net_denied=[list(each) for each in result.denied],
+            net_denied=[each._asdict() for each in result.denied],
             wall_s=result.wall_s,
             cpu_s=result.cpu_s,
             peak_memory_bytes=result.peak_memory_bytes,
