@@ -17,7 +17,7 @@ from axonkernel.box.libraries import library_folders, library_programs
 from axonkernel.box.names import Absent, Entry, entry_of
 from axonkernel.box.taken import absent_names, denied_names, host_sockets, protected_names
 from axonkernel.errors import IsolationUnavailable
-from axonkernel.policy.brokered import brokered_names, is_interpreter
+from axonkernel.policy.brokered import can_ask, is_interpreter, judged_names
 from axonkernel.policy.globs import argument_glob, is_glob, unescape
 from axonkernel.policy.model import FsPolicy, Policy, ShellPolicy
 
@@ -62,7 +62,7 @@ class Host(NamedTuple):
     ``absent``: names that must not be made in write grants. ``sockets``: those of the host's
     that a box with a network wall would reach. ``git``: the name and address of
     the user, as a git configuration. ``brokered``: programs in whose place ``shim`` lies, and
-    folders that only they need.
+    folders that only they need. ``judged_inside``: others with argument rules.
     """
 
     user: User
@@ -95,6 +95,7 @@ class Host(NamedTuple):
     brokered: tuple[Program, ...] = ()
     brokered_folders: tuple[str, ...] = ()
     shim: str = ""
+    judged_inside: tuple[str, ...] = ()
 
 
 def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None) -> Host:
@@ -110,7 +111,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
     programs: tuple[Program, ...] = ()
     missing: tuple[str, ...] = ()
     folders = tuple(each for folder in bins for each in find.own_tree(folder))
-    brokered = _brokered(policy, ask, path)
+    brokered, inside = _judged(policy, ask, path)
     if shell is not None and walled:
         programs, folders, missing = _programs(shell, ask, path, brokered)
     shared = tuple(entry for entry in map(entry_of, floor.SHARED) if entry.kind != "missing")
@@ -150,6 +151,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         brokered=brokered,
         brokered_folders=tuple(find.own_folders(brokered, programs)),
         shim=_shim() if brokered else "",
+        judged_inside=tuple(program.name for program in inside),
     )
 
 
@@ -174,7 +176,7 @@ def _unique(items: Iterable[_Item]) -> tuple[_Item, ...]:
 
 def brokered_programs(policy: Policy, ask: Ask, env: Mapping[str, str]) -> tuple[Program, ...]:
     """The programs that the box which is asked for starts only through its supervisor."""
-    return _brokered(policy, ask, _search_path(policy, env))
+    return _judged(policy, ask, _search_path(policy, env))[0]
 
 
 def _search_path(policy: Policy, env: Mapping[str, str]) -> tuple[str, ...]:
@@ -183,30 +185,38 @@ def _search_path(policy: Policy, env: Mapping[str, str]) -> tuple[str, ...]:
     return find.search_path(wanted, policy.fs.write if policy.fs else ())
 
 
-def _brokered(policy: Policy, ask: Ask, path: tuple[str, ...]) -> tuple[Program, ...]:
-    """The programs that a box asks for and does not hold.
+def _judged(
+    policy: Policy, ask: Ask, path: tuple[str, ...]
+) -> tuple[tuple[Program, ...], tuple[Program, ...]]:
+    """The programs whose words a policy judges: those that a box asks for and does not hold,
+    and those that it holds all the same.
 
-    Not what it was made for, where the words of that are code: the agent's interpreter, a
-    command that is a shell. Not what the agent can write: its words say nothing of what it does.
+    Those are what it was made for, where the words of that are code: the agent's interpreter, a
+    command that is a shell. And what the agent can write: its words say nothing of what it does.
     """
-    if ask.role == "call" or not (names := brokered_names(policy)) or not _shim():
-        return ()
     shell, writes = policy.shell, policy.fs.write if policy.fs else ()
-    assert shell is not None
+    if shell is None or not shell.args or ask.role == "call":
+        return (), ()
+    denied = set(_by_name(shell.deny, path))
+    names = (name for name in _by_name(judged_names(shell), path) if name not in denied)
+    found = _unique(program for name in names if (program := find.find_program(name, path)))
+    there = [each for each in found if shell.allow is True or _is_allowed(each, shell.allow)]
+    asks = _shim() and can_ask(policy)
     kept = {os.path.realpath(entry) for entry in ask.read}
     if ask.program is not None and is_interpreter(ask.program):
         own = find.find_program(ask.program, path)
         kept |= {own.file} if own is not None else set()
-    denied = set(_by_name(shell.deny, path))
-    found = (find.find_program(name, path) for name in _by_name(names, path) if name not in denied)
-    return _unique(
-        program
-        for program in found
-        if program is not None
-        and program.file not in kept
-        and not any(program.file.startswith(f"{folder}/") for folder in writes if folder != "/")
-        and (shell.allow is True or _is_allowed(program, shell.allow))
-    )
+
+    def is_brokered(program: Program) -> bool:
+        written = (folder for folder in writes if folder != "/")
+        own = program.file in kept or any(map(program.file.startswith, map(_slashed, written)))
+        return bool(asks) and not own
+
+    return tuple(filter(is_brokered, there)), tuple(each for each in there if not is_brokered(each))
+
+
+def _slashed(folder: str) -> str:
+    return f"{folder}/"
 
 
 def _shim() -> str:

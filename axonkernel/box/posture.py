@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from axonkernel.box.find import Program
+from axonkernel.box.judged import escalates_calls, judged_rows
 from axonkernel.box.model import BoxPlan, PostureField
 from axonkernel.box.unbuilt import holds_noexec, names_in
 from axonkernel.policy.globs import is_glob
-from axonkernel.policy.model import Policy, SubjectRules, ToolRules
+from axonkernel.policy.model import Policy, ToolRules
 from axonkernel.policy.profiles import shipped_names
 from axonkernel.policy.protect import DEFAULT_PROTECT
 
@@ -28,7 +29,6 @@ _VETH = (
 )
 _IN_MEMORY = "an interpreter that is there still runs what it reads"
 _NESTED = "programs can make namespaces: more of the kernel is in reach"
-_AROUND = "code in the box can do the same around the mediator"
 _ASKED = "the first attempt fails at once and has a person asked; a later one gets through"
 _SEEN = (
     "what is not granted can be seen by name, not opened or executed; mode, owner and times of "
@@ -47,6 +47,8 @@ def boxed(
     *,
     mediated: bool,
     programs: Iterable[Program] = (),
+    brokered: Iterable[Program] = (),
+    inside: Collection[str] = (),
     first_code: bool = False,
 ) -> tuple[PostureField, ...]:
     """The posture of a box made by ``plan``.
@@ -57,13 +59,17 @@ def boxed(
         mediated: whether the mediator judges what happens inside, as it does not under
             ``exec``.
         programs: those of the box's program wall.
+        brokered: those that run only outside it, each call judged.
+        inside: names of programs with argument rules that are in the box all the same.
         first_code: whether the first code in the box is ours (child.py), and looks around.
     """
     implied = () if mediated else _implied(policy)
+    programs, elsewhere = tuple(programs), tuple(program.name for program in brokered)
+    judged = judged_rows(policy, [program.name for program in programs], elsewhere, inside)
     rows = [
         _held(row, unenforced, mediated)
-        for row in _boxed(policy, plan, programs, first_code)
-        if row.field not in implied
+        for row in _boxed(policy, plan, programs, tuple(judged), first_code)
+        if row.field not in implied or row.state == "enforced"
     ]
     named = {row.field for row in rows}
     rows += [PostureField(name, "unenforced") for name in unenforced if name not in named]
@@ -144,20 +150,24 @@ def mediated(policy: Policy) -> tuple[PostureField, ...]:
 
 
 def _boxed(
-    policy: Policy, plan: BoxPlan, programs: Iterable[Program], first_code: bool
+    policy: Policy,
+    plan: BoxPlan,
+    programs: Iterable[Program],
+    judged: Iterable[PostureField],
+    first_code: bool,
 ) -> Iterator[PostureField]:
     yield _fs(policy)
     yield _net(policy, plan)
     if plan.net is not None and plan.net.link == "veth":
         yield PostureField("net.link", "enforced", "veth, masqueraded by the host", _VETH)
     yield from _shell(policy, programs)
+    yield from (row for row in judged if row.field != "escalation")
     if policy.env is None:
         yield PostureField("env", "open", "", "the supervisor's whole environment is visible")
     else:
         yield PostureField("env", "enforced", "environment built from nothing")
     yield PostureField("tools", "open" if policy.tools is None else "mediator only")
-    if _escalates_calls(policy):
-        yield PostureField("escalation", "mediator only", "", _AROUND)
+    yield from (row for row in judged if row.field == "escalation")
     if plan.net is not None and plan.net.ask is not None:
         yield PostureField("net.escalate", "enforced", "refused until a person lets it in", _ASKED)
     yield from _limits(policy)
@@ -222,9 +232,6 @@ def _shell(policy: Policy, programs: Iterable[Program]) -> Iterator[PostureField
             if program.brought_by and shipped_names().get(program.name) == "shell"
         ]
         yield PostureField("shell", "enforced", "program wall", "; ".join(notes))
-    judged = {"shell.args": bool(shell.args), "shell.hazard": True, "shell.raw": not shell.raw}
-    for name in (name for name, declared in judged.items() if declared):
-        yield PostureField(name, "mediator only", "", _AROUND)
 
 
 def _limits(policy: Policy) -> Iterator[PostureField]:
@@ -262,20 +269,4 @@ def _user(plan: BoxPlan) -> PostureField:
 
 def escalates(policy: Policy) -> bool:
     """Whether any rule of the policy asks a human."""
-    return bool(policy.net and policy.net.escalate) or _escalates_calls(policy)
-
-
-def _escalates_calls(policy: Policy) -> bool:
-    shell = policy.shell.args if policy.shell else ()
-    return any(rules.escalate for _, rules in shell) or _tools_escalate(policy.tools)
-
-
-def _tools_escalate(rules: ToolRules | None) -> bool:
-    for _, entry in rules.entries if rules else ():
-        if entry == "escalate":
-            return True
-        if isinstance(entry, SubjectRules) and entry.escalate:
-            return True
-        if isinstance(entry, ToolRules) and _tools_escalate(entry):
-            return True
-    return False
+    return bool(policy.net and policy.net.escalate) or escalates_calls(policy)

@@ -66,6 +66,8 @@ def prepare_surveyed(
             unenforced,
             mediated=mediated,
             programs=host.programs,
+            brokered=host.brokered,
+            inside=host.judged_inside,
             first_code=ask.role == "agent",
         ),
     )
