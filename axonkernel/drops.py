@@ -30,7 +30,7 @@ from axonkernel.policy.url import parse_url
 if TYPE_CHECKING:
     from axonkernel.box.pty import Terminal
 
-__all__ = ["Ask", "Asking", "Drops", "person"]
+__all__ = ["Ask", "Asking", "Drops", "Told", "person"]
 
 #: Takes a question of a box to a person, and waits; the box's clock stands still meanwhile.
 Ask = Callable[[BoxProcess, Question], Answer]
@@ -42,6 +42,7 @@ _MOST_ASKED = 3
 #: Instead of that number: it is being asked about, or somebody has answered.
 _SETTLED = -1
 
+Told = Callable[[tuple[Refusal, ...]], None]
 _Destination = tuple[ConnectRequest, Decision]
 
 
@@ -67,6 +68,8 @@ class Drops:
         self._recorded: set[tuple[str, str, int, str]] = set()
         self._lock = threading.Lock()
         self._waiting = 0
+        self._number = 0
+        self._reports: dict[int, Told] = {}
         #: How often each was asked about, or _SETTLED.
         self._tries: dict[ConnectRequest, int] = {}
 
@@ -79,9 +82,23 @@ class Drops:
                 box.kill()
             if self._rules is not None and refusal.address:
                 self._consider(box, "", self._rules.about(refusal))
+        if (number := event.get("report")) is not None:
+            with self._lock:
+                told = self._reports.pop(number, None)
+            if told is not None:
+                told(tuple(Refusal(*each) for each in event["refused"]))
         for name in event.get("asked", ()):
             asked = () if self._rules is None else self._rules.named(name)
             self._consider(box, name, asked)
+
+    def report(self, box: BoxProcess, since_s: float, told: Told) -> None:
+        """Have ``told`` called with all that ``box`` was refused since a moment (seconds since
+        1970), by the thread that waits for it."""
+        with self._lock:
+            self._number += 1
+            self._reports[self._number] = told
+            number = self._number
+        box.report(number, since_s)
 
     def allowed(self, box: BoxProcess, request: AnyRequest) -> None:
         """Let ``box`` reach what ``request`` reaches, which a person has let through."""

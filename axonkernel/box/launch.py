@@ -91,6 +91,11 @@ class BoxProcess:
         """Let a destination be reached for the rest of the run: a person said so."""
         self._order({"op": "grant", "host": host, "protocol": protocol, "ports": ports})
 
+    def report(self, number: int, since_s: float) -> None:
+        """Have all that was refused since a moment (seconds since 1970) told in an event, which
+        has the number."""
+        self._order({"op": "report", "number": number, "since_s": since_s})
+
     def refuse(self, name: str) -> None:
         """Let a name that was asked about be refused."""
         self._order({"op": "refuse", "host": name})

@@ -74,6 +74,15 @@ class _Watch:
             self.telling.look()
             self._look_s = time.monotonic() + EVERY_S
 
+    def _report(self, order: dict[str, Any]) -> None:
+        """Tell all that was refused since a moment, up to now."""
+        if self.telling is not None:
+            self.telling.look()
+        refused = [
+            each for each in self._standing.refusals.all() if each.last_s >= order["since_s"]
+        ]
+        self._control.send({"event": "net", "refused": refused, "report": order["number"]})
+
     def _keep_limits(self) -> None:
         standing = self._standing
         if self._clock.left_s() == 0.0:
@@ -106,6 +115,8 @@ class _Watch:
                 self._clock.resume()
             case "grant":
                 grant(order)
+            case "report":
+                self._report(order)
 
     def _signal(self, number: int, grace_s: float | None) -> None:
         if grace_s is not None and self._grace_until_s is None:

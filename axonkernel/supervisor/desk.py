@@ -133,6 +133,8 @@ class Desk:
                 self._record(message)
             case "ask":
                 self._take_question(int(message["number"]), message["question"])
+            case "refused":
+                self._tell_refused(int(message["number"]), float(message["since_s"]))
             case "result":
                 self._end({"type": "result", "value": message["value"]})
             case "error":
@@ -155,6 +157,15 @@ class Desk:
             self._send({"type": "ack"})
         except AuditError:
             self._send({"type": "failed"})
+
+    def _tell_refused(self, number: int, since_s: float) -> None:
+        """Answer with what the box was refused since a moment, once that is known."""
+
+        def tell(refused: tuple[Refusal, ...]) -> None:
+            with contextlib.suppress(ChannelClosed):
+                self._send({"type": "answer", "number": number, "answer": refused})
+
+        self.drops.report(self._box, since_s, tell)
 
     def _end(self, outcome: dict[str, Any]) -> None:
         self.outcome = outcome

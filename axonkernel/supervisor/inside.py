@@ -24,6 +24,7 @@ from axonkernel.errors import AuditError, AxonError
 
 if TYPE_CHECKING:
     from axonkernel.agent import Agent
+    from axonkernel.box.model import Refusal
     from axonkernel.escalation.question import Answer, Question
     from axonkernel.kernel import Kernel
 
@@ -145,6 +146,7 @@ def _kernel(hello: dict[str, Any], agent: Agent, link: Link) -> Kernel:
         cwd=agent.base if os.path.isdir(agent.base) else os.getcwd(),
         boxed=BoxGrants(**{name: tuple(paths) for name, paths in hello["grants"].items()}),
         posture=tuple(PostureField(*row) for row in hello["posture"]),
+        refused=RemoteDrops(link) if hello["linked"] else None,
     )
 
 
@@ -155,7 +157,7 @@ class Link:
         self._channel = channel
         self._sending = threading.Lock()
         self._changed = threading.Condition()
-        self._answers: dict[int, dict[str, Any]] = {}
+        self._answers: dict[int, Any] = {}
         self._requests: list[dict[str, Any]] = []
         self._number = 0
         self._open_records = 0
@@ -180,7 +182,7 @@ class Link:
             self._open_records += 1
         self.send(message)
 
-    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, message: dict[str, Any]) -> Any:
         """Send a question and wait for its answer. Raises AuditError where none comes."""
         with self._changed:
             self._number += 1
@@ -265,3 +267,28 @@ class RemoteAsker:
         from axonkernel.supervisor.wire import answer_from, question_data
 
         return answer_from(self._link.ask({"type": "ask", "question": question_data(question)}))
+
+
+class RemoteDrops:
+    """What this box was refused on the network, which only the supervisor knows."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._lock = threading.Lock()
+        self._times: dict[tuple[str, str, int, str], int] = {}
+
+    def __call__(self, since_s: float) -> tuple[Refusal, ...]:
+        """What was refused since a moment (seconds since 1970) and was not told before."""
+        from axonkernel.box.model import Refusal
+
+        try:
+            answer = self._link.ask({"type": "refused", "since_s": since_s})
+        except AuditError:  # the next record says so
+            return ()
+        with self._lock:
+            return tuple(filter(None, (self._new(Refusal(*each)) for each in answer)))
+
+    def _new(self, refusal: Refusal) -> Refusal | None:
+        before = self._times.get(refusal[:4], 0)
+        self._times[refusal[:4]] = refusal.times
+        return refusal._replace(times=refusal.times - before) if refusal.times > before else None

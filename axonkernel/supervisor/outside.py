@@ -250,6 +250,7 @@ def _completed(job: Job, name: str, policy: Policy) -> tuple[str, Policy]:
 
 
 def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan, dict[str, Any]]:
+    from axonkernel.box.brokered import brokered_files
     from axonkernel.box.child import command
     from axonkernel.policy.parse import unparse
     from axonkernel.supervisor.planned import planned
@@ -264,8 +265,13 @@ def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan,
         "run": os.urandom(4).hex(),
         "run_name": "__main__" if job.as_script else "axon_config",
         "layers": written,
-        "grants": {**grants, "read": [*grants["read"], job.entry]},
+        "grants": {
+            **grants,
+            "read": [*grants["read"], job.entry],
+            "brokered": brokered_files(plan),
+        },
         "posture": plan.posture,
+        "linked": plan.net is not None and plan.net.link != "none",
     }
     return plan, hello
 

@@ -1,7 +1,8 @@
 """What crosses the wall of an agent's box, as JSON data. The far side is not trusted.
 
-From the box: ``audit`` (a record), ``ask`` (a question), ``result`` or ``error`` (of a
-request). To the box: ``hello``, ``request``, ``ack``, ``answer``, ``end``.
+From the box: ``audit`` (a record), ``ask`` (a question), ``refused`` (what was refused since a
+moment?), ``result`` or ``error`` (of a request). To the box: ``hello``, ``request``, ``ack``,
+``answer``, ``end``.
 """
 
 from __future__ import annotations

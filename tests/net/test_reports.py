@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -147,3 +148,53 @@ def test_nobody_there_is_no_and_costs_nothing(near: Boxed, net: Internet) -> Non
     (settled,) = records(near, "escalation.settled")
     assert (settled["outcome"], settled["request"]["connect"]) == ("headless", [TWO4, 443, "tcp"])
     assert not net.seen("packet-tcp")
+
+
+AGENT = """
+from axonkernel import define_agent
+agent = define_agent("fetcher", policy={POLICY!r})
+TRY = {TRY!r}
+@agent.handler
+async def handle(kernel, request):
+    said = []
+    for words in {CALLS!r}:
+        result = await kernel.process.run([{PYTHON!r}, "-ISc", TRY, *words])
+        denied = [[d.address, d.port, d.times] for d in result.net_denied]
+        said.append([result.text.strip(), denied])
+    return said
+agent.run()
+"""
+CONNECT = """
+import errno, socket, sys
+for word in sys.argv[1:]:
+    with socket.socket() as s:
+        s.settimeout(5)
+        print(errno.errorcode.get(s.connect_ex((word, 443)), "ok"))
+"""
+
+
+def test_the_caller_in_an_agents_box_sees_why_a_program_failed(near: Boxed) -> None:
+    """Each call inside has what was refused while it ran, and nothing of the one before."""
+    policy = {
+        "default": "deny",
+        "fs": {"read": [str(near.project)]},
+        "shell": {"allow": [PYTHON]},
+        "net": {"allow": [f"{ONE4}:443"]},
+    }
+    calls = [[TWO4, TWO4], [ONE4], [THREE4, TWO4]]
+    text = AGENT.format(POLICY=policy, TRY=CONNECT, CALLS=calls, PYTHON=PYTHON)
+    (near.project / "agent.py").write_text(text)
+    run = subprocess.run(
+        [*near.prefix, sys.executable, str(near.project / "agent.py")],
+        env=near.env, cwd=near.project, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == [
+        ["ECONNREFUSED\nECONNREFUSED", [[TWO4, 443, 2]]],
+        ["ok", []],
+        ["ECONNREFUSED\nECONNREFUSED", [[TWO4, 443, 1], [THREE4, 443, 1]]],
+    ]
+    ended = [r["net_denied"] for r in records(near, "process.ended")]
+    assert [[d["address"] for d in denied] for denied in ended] == [[TWO4], [], [TWO4, THREE4]]
+    (whole,) = records(near, "box.end")
+    assert {d["address"]: d["times"] for d in whole["result"]["denied"]} == {TWO4: 3, THREE4: 1}
