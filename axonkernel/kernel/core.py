@@ -26,7 +26,7 @@ from axonkernel.process import Lookup
 from axonkernel.tools import ToolRegistry
 
 if TYPE_CHECKING:
-    from axonkernel.box.model import PostureField
+    from axonkernel.box.model import PostureField, Refusal
     from axonkernel.process.confiner import Confiner
 
 __all__ = ["AuditTarget", "Core"]
@@ -74,6 +74,7 @@ class Core:
         self._confiner: Confiner | None = None
         self._boxed = boxed
         self.posture: tuple[PostureField, ...] = ()  # of the box around this process
+        self.refused: Callable[[float], tuple[Refusal, ...]] | None = None  # by that box
         self._launcher = launcher
         self._own_launcher = launcher is None
         self._lock = threading.Lock()

@@ -31,7 +31,7 @@ from axonkernel.tools import Tool, ToolRegistry, builtin_tools
 from axonkernel.tools.tool import BoundCall
 
 if TYPE_CHECKING:
-    from axonkernel.box.model import PostureField
+    from axonkernel.box.model import PostureField, Refusal
     from axonkernel.escalation import Asker, Broker, Decider
     from axonkernel.policy.explain import Explanation
 
@@ -63,6 +63,8 @@ class Kernel:
         boxed: what the box around this process grants (``BoxGrants``); None outside one.
         posture: rows to report, when somebody else made the box around this process.
         clock: monotonic seconds, for escalations.
+        refused: what the box around this process was refused on the network since a moment
+            (seconds since 1970); None outside one.
 
     Raises PolicyError for a policy with faults, or where one is required and missing.
     """
@@ -83,6 +85,7 @@ class Kernel:
         boxed: Any = None,
         posture: tuple[PostureField, ...] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        refused: Callable[[float], tuple[Refusal, ...]] | None = None,
     ) -> None:
         folder = os.path.realpath(os.fspath(cwd) if cwd is not None else os.getcwd())
         policies = (*layers, ("policy", policy_from(policy, folder)))
@@ -100,6 +103,7 @@ class Kernel:
             boxed=boxed,
             clock=clock,
         )
+        core.refused = refused
         core.posture = posture or ()
         self._attach(core, core.base, handler, posture)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from attrs import asdict
+from attrs import asdict, evolve
 
 from axonkernel.blocks import BASH_ENVIRONMENT, foreign_locale
 from axonkernel.errors import AxonError, LimitExceeded, ToolError
@@ -179,6 +180,7 @@ class Processes:
         return BASH_ENVIRONMENT if plan.request.line.isascii() else (*BASH_ENVIRONMENT, *locale)
 
     def _run(self, call: Call, identity: str) -> ProcessResult:
+        began_s = time.time()
         try:
             result = call.run()
         except AxonError as error:
@@ -194,6 +196,8 @@ class Processes:
                 **limit,
             )
             raise
+        if self._core.refused is not None:
+            result = evolve(result, net_denied=self._core.refused(began_s))
         refused = [each._asdict() for each in result.net_denied]
         tell_events("net.drop", refused)
         self._core.audit.record(
