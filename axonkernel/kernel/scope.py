@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 from axonkernel.policy.decide import Ruleset, Stack
@@ -18,12 +18,17 @@ __all__ = ["Layer", "Scope", "active", "entered", "layer_of"]
 
 
 class Layer:
-    """One policy, compiled."""
+    """One policy, compiled when it is first asked."""
 
-    def __init__(self, name: str, policy: Policy, ruleset: Ruleset) -> None:
+    def __init__(self, name: str, policy: Policy, compiled: Callable[[], Ruleset]) -> None:
         self.name = name
         self.policy = policy
-        self.ruleset = ruleset
+        self._compiled = compiled
+
+    @cached_property
+    def ruleset(self) -> Ruleset:
+        """What decides. Raises what ``compile`` does."""
+        return self._compiled()
 
 
 class Scope:
@@ -31,7 +36,11 @@ class Scope:
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self.layers = layers
-        self.stack = Stack(tuple(layer.ruleset for layer in layers))
+
+    @cached_property
+    def stack(self) -> Stack:
+        """What decides for all layers."""
+        return Stack(tuple(layer.ruleset for layer in self.layers))
 
     @cached_property
     def policy(self) -> Policy:
@@ -69,6 +78,13 @@ def entered(owner: object, scope: Scope) -> Iterator[None]:
         _ACTIVE.reset(token)
 
 
-def layer_of(name: str, policy: Policy, **options: Any) -> Layer:
-    """``policy`` compiled as the layer ``name``; ``options`` go to ``compile``."""
-    return Layer(name, policy, compile_policy(policy, layer=name, **options))
+def layer_of(name: str, policy: Policy, *, lazy: bool = False, **options: Any) -> Layer:
+    """``policy`` compiled as the layer ``name``; ``options`` go to ``compile``.
+
+    Arguments:
+        lazy: compile it when it is first asked, which may be never.
+    """
+    layer = Layer(name, policy, partial(compile_policy, policy, layer=name, **options))
+    if not lazy:
+        layer.ruleset  # noqa: B018 - its faults are told now
+    return layer

@@ -1,0 +1,467 @@
+"""One narrowed request in its worker, from the order to the end of all that it started.
+
+Nothing that comes from the worker is trusted: a call that it wants is judged here, by the
+policies of the request, and what it returns is read by an Unpasser.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+
+from axonkernel.box import frames
+from axonkernel.box.caps import limits_plan
+from axonkernel.box.frames import (
+    ASK,
+    ERROR,
+    ORDER,
+    REPLY,
+    RESULT,
+    UNCONFINED,
+    FrameFault,
+    Frames,
+)
+from axonkernel.box.zygote import ENDED
+from axonkernel.errors import AuditError, AxonError, BoxError, LimitExceeded, ToolError
+from axonkernel.kernel.passing import Unpassable
+from axonkernel.policy.model import Policy
+
+if TYPE_CHECKING:
+    from axonkernel.kernel.kernel import Kernel
+    from axonkernel.kernel.spawned import Spawned
+    from axonkernel.kernel.worker_walls import Planned
+    from axonkernel.kernel.workers import Ends
+    from axonkernel.process import Call
+
+__all__ = ["Job", "current_backend"]
+
+#: What a worker may send at once.
+_MOST_BYTES = 1 << 30
+#: Calls of one worker that are looked at together.
+_MOST_ASKING = 64
+_CHUNK = 65536
+_RECORDS = frozenset({"narrowing.clamped"})
+
+
+class Job:
+    """Runs one request; ``run`` blocks, ``cancel`` comes from any thread.
+
+    Arguments:
+        view: the kernel, narrowed to what holds for the request.
+        request: what the handler gets.
+        backend: the event loop it runs on.
+
+    Raises ToolError for a request that cannot be pickled.
+    """
+
+    def __init__(self, view: Kernel, planned: Planned, request: Any, backend: str) -> None:
+        self._core = view._core
+        assert self._core.workers is not None
+        self._workers = self._core.workers
+        self._view = view
+        self._planned = planned
+        self._request = _pickled(request)
+        self._backend = backend
+        self._lock = threading.Lock()
+        self._ends: Ends | None = None
+        self._cancelled = False
+        self._sending = threading.Lock()
+        self._slots = threading.BoundedSemaphore(_MOST_ASKING)
+        self._outcome: Callable[[], Any] | None = None
+        self._code: int | None = None
+        self._stopping: list[Callable[[], None]] = []
+        self._spawned: dict[int, Spawned] = {}
+        self._over = False
+        limits = view.policy.limits
+        self._wall_s = None if limits is None else limits.wall_s
+        self._left_s = self._wall_s
+        self._paused = 0
+        self.done = threading.Event()
+
+    def run(self) -> Any:
+        """Have the request served. Everything it started has ended when this returns.
+
+        Raises what the handler raises, as far as that can leave a worker; BoxError when the
+        worker could not be confined, and nothing ran.
+        """
+        try:
+            ends = self._workers.take(empty_net=self._planned.walls.empty_net)
+            try:
+                self._begin(ends)
+                self._watch(ends)
+            finally:
+                self._end(ends)
+        finally:
+            self.done.set()
+            self._workers.refill()
+        if self._outcome is None:
+            raise self._unfinished()
+        return self._outcome()
+
+    async def run_async(self) -> Any:
+        """:meth:`run` in a thread; cancelling ends the worker, and waits for that."""
+        try:
+            return await anyio.to_thread.run_sync(
+                self.run,
+                abandon_on_cancel=True,
+                # Waiting requests must not use up the threads that others share.
+                limiter=anyio.CapacityLimiter(1),
+            )
+        except anyio.get_cancelled_exc_class():
+            self.cancel()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self.done.wait, limiter=anyio.CapacityLimiter(1))
+            raise
+
+    def cancel(self) -> None:
+        """End the worker and all that it started."""
+        with self._lock:
+            self._cancelled = True
+            if self._ends is not None:
+                _hang_up(self._ends)
+
+    # -- the worker's life --------------------------------------------------------------
+
+    def _begin(self, ends: Ends) -> None:
+        with self._lock:
+            self._ends = ends
+            if self._cancelled:
+                _hang_up(ends)
+                return
+        self._folder = self._limit(ends)
+        known = self._core.base.layers
+        layers = [each for each in self._view._scope().layers if each not in known]
+        order = {
+            "walls": self._planned.walls,
+            "layers": [(each.name, each.policy) for each in layers],
+            "request": self._request,
+            "backend": self._backend,
+            "posture": self._planned.posture,
+        }
+        with contextlib.suppress(OSError):  # it has ended: that is what is seen next
+            frames.send(ends.frames, ORDER, pickle.dumps(order))
+
+    def _limit(self, ends: Ends) -> str:
+        """Put the worker into a control group, if it needs one."""
+        capped = self._planned.capped
+        plan = None if capped is None else limits_plan(Policy(limits=capped))
+        if plan is None:
+            return ""
+        return self._workers.limiter().confine(plan, _tree_of(ends.pid), ends.pid)
+
+    def _watch(self, ends: Ends) -> None:
+        reader = Frames(ends.frames, _MOST_BYTES)
+        poll = select.poll()
+        for end in (ends.frames, ends.life, ends.out, ends.err):
+            poll.register(end, select.POLLIN)
+        names = {ends.out.fileno(): sys.stdout, ends.err.fileno(): sys.stderr}
+        while self._code is None:
+            began_s = time.monotonic()
+            ready = poll.poll(None if self._left_s is None else max(0.0, self._left_s) * 1000 + 1)
+            self._spend(time.monotonic() - began_s, ends)
+            for fd, _ in ready:
+                if fd == ends.life.fileno():
+                    data = ends.life.recv(ENDED.size)
+                    self._code = ENDED.unpack(data)[0] if len(data) == ENDED.size else 1
+                elif fd in names:
+                    if not _relayed(fd, names[fd]):
+                        poll.unregister(fd)
+                elif not self._read(reader, ends):
+                    poll.unregister(fd)
+        while self._outcome is None and self._read(reader, ends, last=True):
+            pass
+        for fd, stream in names.items():
+            while _relayed(fd, stream):
+                pass
+
+    def _spend(self, spent_s: float, ends: Ends) -> None:
+        if self._left_s is None or self._paused:
+            return
+        self._left_s -= spent_s
+        if self._left_s <= 0:
+            self._settle(ends, _raising(LimitExceeded("wall", "request", self._wall_s)))
+            self._left_s = None
+
+    def _read(self, reader: Frames, ends: Ends, *, last: bool = False) -> bool:
+        """Take what has come; False when no more will."""
+        try:
+            found = reader.step()
+        except (EOFError, OSError):
+            return False
+        except (FrameFault, MemoryError) as error:
+            self._settle(ends, _raising(ToolError("request", f"the worker was ended: {error}")))
+            return False
+        if found is None:
+            return not last or _is_readable(ends.frames)
+        if self._outcome is None:
+            self._take(*found, ends)
+        return True
+
+    def _take(self, kind: int, body: bytearray, ends: Ends) -> None:
+        unpasser = self._workers.unpasser
+        if kind == ASK:
+            self._start_answering(body, ends)
+        elif kind == RESULT:
+            self._settle(ends, lambda: _read_value(unpasser.value, body))
+        elif kind == ERROR:
+            self._settle(ends, lambda: _raise(_read_value(unpasser.error, body)))
+        elif kind == UNCONFINED:
+            error = _read_value(unpasser.error, body)
+            fault = BoxError("worker", f"it could not be confined; nothing ran: {error}")
+            self._settle(ends, _raising(fault))
+        else:
+            fault_ = ToolError("request", "the worker was ended: it broke the protocol")
+            self._settle(ends, _raising(fault_))
+
+    def _settle(self, ends: Ends, outcome: Callable[[], Any]) -> None:
+        """What came of it is known: end the rest."""
+        if self._outcome is None:
+            self._outcome = outcome
+        _hang_up(ends)
+
+    def _end(self, ends: Ends) -> None:
+        with self._lock:
+            self._over = True
+            self._ends = None
+            stopping, self._stopping = self._stopping, []
+        for stop in stopping:
+            stop()
+        _hang_up(ends)
+        with contextlib.suppress(OSError):
+            # Until the guard has ended everything, and said so.
+            while self._code is None and ends.life.recv(_CHUNK):
+                pass
+        ends.close()
+        if getattr(self, "_folder", ""):
+            from axonkernel.box import direct
+
+            direct.remove(self._folder)
+
+    def _unfinished(self) -> AxonError:
+        capped = self._planned.capped
+        code = self._code or 0
+        if code in (-9, 137) and capped is not None and capped.memory_bytes:
+            return LimitExceeded("memory", "request", capped.memory_bytes)
+        how = f"signal {-code}" if code < 0 else f"signal {code - 128}" if code > 128 else "an exit"
+        return ToolError("request", f"the worker ended by {how} before it answered")
+
+    # -- what the worker wants ----------------------------------------------------------
+
+    def _start_answering(self, body: bytearray, ends: Ends) -> None:
+        try:
+            number, what, args = self._workers.unpasser.value(body)
+            answer = _ANSWERS[what]
+            number = int(number)
+        except (Unpassable, TypeError, ValueError, KeyError):
+            fault = ToolError("request", "the worker was ended: it broke the protocol")
+            self._settle(ends, _raising(fault))
+            return
+        if not self._slots.acquire(blocking=False):
+            self._reply(ends, number, False, ToolError("request", "too many calls at once"))
+            return
+        work = threading.Thread(target=self._answer, args=(ends, number, answer, args), daemon=True)
+        work.start()
+
+    def _answer(self, ends: Ends, number: int, answer: Callable[..., Any], args: Any) -> None:
+        try:
+            self._reply(ends, number, True, answer(self, *args))
+        except AxonError as error:
+            self._reply(ends, number, False, error)
+        except Exception as error:  # of arguments that no kernel of ours sends, or a fault here
+            text = f"{type(error).__name__}: {error}"
+            self._reply(ends, number, False, ToolError("request", text))
+        finally:
+            self._slots.release()
+
+    def _reply(self, ends: Ends, number: int, fine: bool, value: Any) -> None:
+        with contextlib.suppress(OSError), self._sending:
+            frames.send(ends.frames, REPLY, pickle.dumps((number, fine, value)))
+
+    def _narrower(self, policies: Any) -> Kernel:
+        """The view of the request, narrowed by what the handler itself narrows."""
+        view = self._view
+        held = {each.policy for each in view._base.layers}
+        for policy in policies:
+            if not isinstance(policy, Policy):
+                raise ToolError("request", "a policy is wanted")
+            if policy not in held:
+                view = view._narrowed(policy, False)
+        return view
+
+    @contextmanager
+    def _paused_for(self, view: Kernel, request: Any) -> Iterator[None]:
+        """The clock stands still while a person may be asked."""
+        asks = view._base.decide(request).verdict == "escalate"
+        self._paused += asks
+        try:
+            yield
+        finally:
+            self._paused -= asks
+
+    @contextmanager
+    def _stopped_by(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Have ``stop`` called when the request ends before what it stops."""
+        with self._lock:
+            if self._over:
+                raise AuditError("the request has ended")
+            self._stopping.append(stop)
+        try:
+            yield
+        finally:
+            with self._lock, contextlib.suppress(ValueError):
+                self._stopping.remove(stop)
+
+    def _do_require(self, request: Any, env: Any, policies: Any) -> str:
+        view = self._narrower(policies)
+        with self._paused_for(view, request):
+            return self._core.mediator.require_sync(request, view._base, env)
+
+    def _do_refuse(self, request: Any, decision: Any) -> Any:
+        return self._core.mediator.refuse(request, decision)
+
+    def _do_record(self, kind: Any, fields: Any) -> str:
+        if kind not in _RECORDS:
+            raise ToolError("request", f"a record of {kind!r} is not the worker's to make")
+        own = {key: value for key, value in fields.items() if key not in ("id", "source")}
+        return self._core.audit.record(kind, **own, source="worker")
+
+    def _do_run(self, command: Any, options: Any, policies: Any) -> Any:
+        call, identity = self._called(command, options, policies)
+        process = self._view.process
+        with self._stopped_by(call.cancel):
+            return process._run(call, identity)
+
+    def _do_run_block(self, kind: Any, source: Any, timeout_s: Any, policies: Any) -> Any:
+        view = self._narrower(policies)
+        return view.run_block_sync(kind, source, timeout=timeout_s)
+
+    def _do_spawn(self, command: Any, options: Any, policies: Any) -> tuple[int, int]:
+        call, _ = self._called(command, options, policies, spawn=True)
+        spawned = self._view.process._spawned(call)
+        with self._lock:
+            over = self._over
+            number = len(self._spawned)
+            self._spawned[number] = spawned
+            self._stopping.append(spawned.kill)
+        if over:
+            spawned.kill()
+        return number, spawned.pid
+
+    def _do_spawned(self, number: Any, what: Any) -> Any:
+        spawned = self._spawned[number]
+        if what == "running":
+            return spawned.running
+        return spawned.kill() if what == "kill" else spawned.wait_sync()
+
+    def _do_request(self, request: Any, policy: Any, options: Any, policies: Any) -> Any:
+        view = self._narrower(policies)._narrowed(policy, bool(options.get("strict")))
+        job = view._job(request, "worker", self._backend)
+        assert job is not None  # what is narrowed already is confined
+        with self._stopped_by(job.cancel):
+            return job.run()
+
+    def _called(
+        self, command: Any, options: Any, policies: Any, *, spawn: bool = False
+    ) -> tuple[Call, str]:
+        view = self._narrower(policies)
+        wanted = {"raw": False, "cwd": ".", "env": None, "input": None, "timeout": None, **options}
+        if not wanted.keys() <= {"raw", "cwd", "env", "input", "timeout"}:
+            raise ToolError("process", "there is no such option")
+        data, timeout_s = wanted.pop("input"), wanted.pop("timeout")
+        process = view.process
+        plan = process.plans.of(command, view._base, **wanted, spawn=spawn)
+        with self._paused_for(view, plan.request):
+            identity = self._core.mediator.require_sync(plan.request, view._base, plan.env)
+        return process._call(plan, view._base, identity, data, timeout_s), identity
+
+
+#: What a worker can ask for.
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "require": Job._do_require,
+    "refuse": Job._do_refuse,
+    "record": Job._do_record,
+    "run": Job._do_run,
+    "run_block": Job._do_run_block,
+    "spawn": Job._do_spawn,
+    "spawned": Job._do_spawned,
+    "request": Job._do_request,
+}
+
+
+def current_backend() -> str:
+    """The event loop that the caller runs on, as anyio names it."""
+    trio = sys.modules.get("trio")
+    return "trio" if trio is not None and trio.lowlevel.in_trio_run() else "asyncio"
+
+
+def _pickled(request: Any) -> bytes:
+    try:
+        return pickle.dumps(request)
+    except Exception as error:
+        text = f"it cannot be handed to a worker: {type(error).__name__}: {error}"
+        raise ToolError("request", text) from error
+
+
+def _hang_up(ends: Ends) -> None:
+    with contextlib.suppress(OSError):
+        ends.life.shutdown(socket.SHUT_WR)
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _relayed(fd: int, stream: Any) -> bool:
+    """Hand on some output; False at its end."""
+    try:
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            data = sock.recv(_CHUNK, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return False
+    if data and stream is not None:
+        with contextlib.suppress(OSError, ValueError):
+            stream.write(data.decode("utf-8", "backslashreplace"))
+            stream.flush()
+    return bool(data)
+
+
+def _tree_of(pid: int) -> tuple[int, ...]:
+    """A process and everything below it."""
+    found, waiting = [], [pid]
+    while waiting:
+        each = waiting.pop()
+        found.append(each)
+        with contextlib.suppress(OSError), open(f"/proc/{each}/task/{each}/children") as file:
+            waiting += map(int, file.read().split())
+    return tuple(found)
+
+
+def _read_value(read: Callable[[Any], Any], body: bytearray) -> Any:
+    try:
+        return read(body)
+    except Unpassable as error:
+        raise ToolError("request", f"what the worker returned is refused: {error}") from None
+
+
+def _raise(error: Exception) -> Any:
+    raise error
+
+
+def _raising(error: Exception) -> Callable[[], Any]:
+    return lambda: _raise(error)
