@@ -12,6 +12,7 @@ from axonkernel.audit.bounds import bounded
 from axonkernel.audit.redact import Redactor
 from axonkernel.errors import AuditError
 from axonkernel.folders import state_folder
+from axonkernel.forks import forget_in_children
 from axonkernel.typed import Any
 
 __all__ = ["GENESIS", "AuditLog", "default_path", "seal"]
@@ -29,9 +30,9 @@ _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 class AuditLog:
     """An append-only, hash-chained log in one file, mode 0600.
 
-    Safe to share between threads and between processes: each record is written under a
-    lock on the file and follows the newest record in it. The file is opened by the first
-    record, so a kernel that only answers ``check`` needs none.
+    Safe to share between threads and between processes, forked ones too: each record is
+    written under a lock on the file and follows the newest record in it. The file is opened by
+    the first record, so a kernel that only answers ``check`` needs none.
 
     Arguments:
         path: the file; its folder is made (0700) when missing.
@@ -46,6 +47,14 @@ class AuditLog:
         self._file = -1
         self._size_bytes = -1
         self._head = GENESIS
+        forget_in_children(self)
+
+    def forget(self) -> None:
+        """In a child the file is opened anew: a lock on it holds against other openings only."""
+        self._lock = threading.Lock()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
     def record(self, kind: str, /, **fields: Any) -> str:
         """Append one record and return its id, a random 16-digit hexadecimal number.

@@ -15,6 +15,7 @@ import anyio
 from axonkernel.errors import AuditError
 from axonkernel.escalation.memory import Rate, RunMemory
 from axonkernel.escalation.question import Answer, Decider, Question, as_data
+from axonkernel.forks import forget_in_children
 
 __all__ = ["Broker", "Pending"]
 
@@ -95,6 +96,12 @@ class Broker:
         self._by_key: dict[str, Pending] = {}
         self._closed_ids: OrderedDict[str, str] = OrderedDict()
         self._closed = False
+        forget_in_children(self)
+
+    def forget(self) -> None:
+        """In a child nothing waits: those calls are the parent's, and so are their answers."""
+        self._lock = threading.RLock()
+        self._by_key.clear()
 
     def ask_sync(self, question: Question) -> Answer:
         """:meth:`ask` for code without an event loop.

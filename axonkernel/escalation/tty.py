@@ -10,6 +10,7 @@ import threading
 import anyio.to_thread
 
 from axonkernel.escalation.question import Answer, Question
+from axonkernel.forks import forget_in_children
 
 __all__ = ["Terminal"]
 
@@ -41,6 +42,11 @@ class Terminal:
     def __init__(self, path: str = "/dev/tty", *, timeout_s: float | None = None) -> None:
         self._path = path
         self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        forget_in_children(self)
+
+    def forget(self) -> None:
+        """In a child no thread is in the middle of a question."""
         self._lock = threading.Lock()
 
     def available(self) -> bool:
