@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from axonkernel.box import shim
 from axonkernel.box.model import BoxPlan, Mount
 from axonkernel.box.protections import lies_in
 
 if TYPE_CHECKING:
     from axonkernel.box.host import Host
 
-__all__ = ["SOCKET", "asks", "brokered_mounts", "with_broker"]
+__all__ = ["SOCKET", "asks", "brokered_files", "brokered_mounts", "with_broker"]
 
 #: Where the socket of the supervisor's broker lies in a box; broker/wire.py has the same.
 SOCKET = "/run/axonkernel/broker/socket"
@@ -36,6 +37,14 @@ def brokered_mounts(host: Host, *, closed: bool) -> Iterator[Mount]:
 def asks(plan: BoxPlan) -> bool:
     """Whether something in the box asks a broker."""
     return any(mount.dest == SOCKET for mount in plan.mounts)
+
+
+def brokered_files(plan: BoxPlan) -> tuple[str, ...]:
+    """Where shims lie in the box."""
+    if not asks(plan):
+        return ()
+    program = shim.path()
+    return tuple(mount.dest for mount in plan.mounts if mount.source == program)
 
 
 def with_broker(plan: BoxPlan, place: str) -> BoxPlan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -206,7 +206,21 @@ class Serving:
             peak_memory_bytes=result.peak_memory_bytes,
         )
         limited = result.reason in ("wall", "memory")
-        return Ended(result.exit_code, 0, f"the {result.reason} limit ended it" if limited else "")
+        text = f"the {result.reason} limit ended it" if limited else ""
+        return Ended(result.exit_code, 0, text, _used(result))
+
+
+def _used(result: BoxResult) -> dict[str, Any]:
+    """What a caller in Python tells of it."""
+    return {
+        "reason": result.reason,
+        "wall_s": result.wall_s,
+        "cpu_s": result.cpu_s,
+        "peak_memory_bytes": result.peak_memory_bytes,
+        "peak_pids": result.peak_pids,
+        "net_denied": [list(each) for each in result.denied],
+        "kept": [list(each) for each in result.kept],
+    }
 
 
 def _is_there(plan: BoxPlan, cwd: str) -> bool:

@@ -15,6 +15,7 @@ from axonkernel.audit import AuditLog, AuditSink
 from axonkernel.audit.redact import secret_values
 from axonkernel.escalation import Asker, Broker, Decider
 from axonkernel.folders import own_folders
+from axonkernel.forks import forget_in_children
 from axonkernel.kernel.canonical import Canonical
 from axonkernel.kernel.mediator import Mediator
 from axonkernel.kernel.scope import Layer, Scope, layer_of
@@ -54,6 +55,8 @@ class Core:
     ) -> None:
         self.cwd = cwd
         self.inside = boxed is not None
+        #: Files of the programs that only the supervisor of this box may start.
+        self.brokered: tuple[str, ...] = () if boxed is None else boxed.brokered
         self.environ = dict(os.environ)
         self.tools = tools
         self.audit, self._own_audit = _audit(audit, self.environ)
@@ -79,6 +82,12 @@ class Core:
         self._own_launcher = launcher is None
         self._lock = threading.Lock()
         self.closing: list[Callable[[], None]] = []
+        forget_in_children(self)
+
+    def forget(self) -> None:
+        """In a child: what was left running is the parent's, and not to be ended here."""
+        self._lock = threading.Lock()
+        self.closing.clear()
 
     def completed(self, policy: Policy) -> Policy:
         """``policy`` with what depends on this machine: symlinks resolved, ``fs.protect``

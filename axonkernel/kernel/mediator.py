@@ -44,13 +44,19 @@ class Mediator:
         self.closed = False
 
     async def require(
-        self, request: AnyRequest, scope: Scope, env: Mapping[str, str] | None = None
+        self,
+        request: AnyRequest,
+        scope: Scope,
+        env: Mapping[str, str] | None = None,
+        *,
+        leave: bool = False,
     ) -> str:
         """Return the decision's record id when ``request`` may run.
 
         Arguments:
             request: canonical; exactly what will run.
             env: variables the call sets, shown to whoever is asked.
+            leave: the question of an escalated one is asked by who starts it.
 
         Raises:
             PolicyDenied, EscalationDenied: it may not.
@@ -59,15 +65,24 @@ class Mediator:
         question = self._judge(request, scope, env)
         if isinstance(question, str):
             return question
+        if leave:
+            return question.decision_id
         return concluded(question, await self._asker.ask(question))
 
     def require_sync(
-        self, request: AnyRequest, scope: Scope, env: Mapping[str, str] | None = None
+        self,
+        request: AnyRequest,
+        scope: Scope,
+        env: Mapping[str, str] | None = None,
+        *,
+        leave: bool = False,
     ) -> str:
         """:meth:`require` for code without an event loop."""
         question = self._judge(request, scope, env)
         if isinstance(question, str):
             return question
+        if leave:
+            return question.decision_id
         return concluded(question, self._asker.ask_sync(question))
 
     def ask(self, question: Question) -> Answer:

@@ -16,7 +16,7 @@ from axonkernel.errors import AxonError, LimitExceeded, ToolError
 from axonkernel.kernel.plans import Command, Env, Plan, Plans
 from axonkernel.kernel.spawned import Spawned
 from axonkernel.kernel.walls import held_around, needs_confining
-from axonkernel.policy.request import ShellRequest
+from axonkernel.policy.request import ProcessRequest, ShellRequest
 from axonkernel.process import Call, Place, ProcessResult, Start, needs_box
 from axonkernel.telemetry import tell_events, tool_span
 
@@ -69,7 +69,9 @@ class Processes:
         with tool_span("process.run"):
             scope = self._scope()
             plan = self.plans.of(command, scope, raw=raw, cwd=cwd, env=env, spawn=False)
-            identity = await self._core.mediator.require(plan.request, scope, plan.env)
+            identity = await self._core.mediator.require(
+                plan.request, scope, plan.env, leave=self._leaves(plan)
+            )
             return await self.start(plan, scope, identity, input, timeout)
 
     def run_sync(
@@ -86,7 +88,9 @@ class Processes:
         with tool_span("process.run"):
             scope = self._scope()
             plan = self.plans.of(command, scope, raw=raw, cwd=cwd, env=env, spawn=False)
-            identity = self._core.mediator.require_sync(plan.request, scope, plan.env)
+            identity = self._core.mediator.require_sync(
+                plan.request, scope, plan.env, leave=self._leaves(plan)
+            )
             return self._run(self._call(plan, scope, identity, input, timeout), identity)
 
     async def spawn(
@@ -99,7 +103,9 @@ class Processes:
         with tool_span("process.spawn"):
             scope = self._scope()
             plan = self.plans.of(command, scope, raw=raw, cwd=cwd, env=env, spawn=True)
-            identity = await self._core.mediator.require(plan.request, scope, plan.env)
+            identity = await self._core.mediator.require(
+                plan.request, scope, plan.env, leave=self._leaves(plan)
+            )
             call = self._call(plan, scope, identity, None, None)
             return await anyio.to_thread.run_sync(self._spawned, call)
 
@@ -110,7 +116,9 @@ class Processes:
         with tool_span("process.spawn"):
             scope = self._scope()
             plan = self.plans.of(command, scope, raw=raw, cwd=cwd, env=env, spawn=True)
-            identity = self._core.mediator.require_sync(plan.request, scope, plan.env)
+            identity = self._core.mediator.require_sync(
+                plan.request, scope, plan.env, leave=self._leaves(plan)
+            )
             return self._spawned(self._call(plan, scope, identity, None, None))
 
     async def start(
@@ -158,6 +166,14 @@ class Processes:
         )
         return Call(start, self._place(policy, boxed, identity), data, timeout_s)
 
+    def _leaves(self, plan: Plan) -> bool:
+        """Whether the supervisor asks about a call: it asks by the rules of the whole agent,
+        not by those of a narrowed request."""
+        core = self._core
+        if plan.program.file not in core.brokered or not isinstance(plan.request, ProcessRequest):
+            return False
+        return core.base.decide(plan.request).verdict == "escalate"
+
     def _place(self, policy: Policy, boxed: bool, identity: str) -> Place:
         core = self._core
         confined = not boxed and needs_confining(policy, core.policy, inside=core.inside)
@@ -170,6 +186,7 @@ class Processes:
             core.confiner() if confined else None,
             held_around(policy, core.policy, core.posture) if core.inside else (),
             partial(_drops, core, identity) if boxed else None,
+            core.brokered,
         )
 
     def _not_for_bash(self, plan: Plan) -> tuple[str, ...]:

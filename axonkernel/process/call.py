@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from attrs import evolve
+
 from axonkernel.errors import AxonError, LimitExceeded, ToolError
 from axonkernel.process.pump import Capture, Feed, Stop, drain, over, pump
 from axonkernel.process.result import ProcessResult
@@ -69,9 +71,8 @@ class Call:
         given, kept = self._pipes()
         try:
             stdin, stdout, stderr = given
-            running = start_program(
-                self._start, self._place, stdin=stdin, stdout=stdout, stderr=stderr
-            )
+            start = evolve(self._start, withdrawn=lambda: self._cancelled)
+            running = start_program(start, self._place, stdin=stdin, stdout=stdout, stderr=stderr)
         except OSError as error:
             _close_all(kept)
             if error.filename == self._start.cwd:

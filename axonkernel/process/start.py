@@ -38,6 +38,7 @@ class Start:
         stays: whether it may leave processes running when it ends.
         channel: a socket for the program, whose last word is then its number there: 3, or
             another that a plain program is told; -1 for none.
+        withdrawn: whether nobody waits for it any more; None never asks.
     """
 
     argv: tuple[str, ...]
@@ -47,6 +48,7 @@ class Start:
     without_env: tuple[str, ...] = ()
     stays: bool = False
     channel: int = -1
+    withdrawn: Callable[[], bool] | None = None
 
     def wanted(self, env: Mapping[str, str]) -> dict[str, str]:
         """``env`` less what must not reach the program."""
@@ -136,6 +138,7 @@ class Place:
             None starts them plainly.
         around: the declared fields that a box around this process holds for them; () outside.
         drops: makes what takes the refusals of a box, from its network; None for nothing.
+        brokered: files of the programs that only the supervisor of this box may start.
     """
 
     policy: Policy
@@ -145,6 +148,7 @@ class Place:
     confiner: Any = None
     around: tuple[str, ...] = ()
     drops: Callable[[NetPlan | None], Drops] | None = None
+    brokered: tuple[str, ...] = ()
 
 
 def needs_box(policy: Policy, *, inside: bool) -> bool:
@@ -168,8 +172,13 @@ def start_program(start: Start, place: Place, *, stdin: int, stdout: int, stderr
         IsolationUnavailable: a declared field has no wall here and isolation is not
             ``best-effort``.
         BoxError: the box could not be built; nothing ran.
+        PolicyDenied: only the supervisor may start it, and refused.
         OSError: without a box, the program could not be executed.
     """
+    if start.program.file in place.brokered:
+        from axonkernel.process.brokered import start_brokered
+
+        return start_brokered(start, place, stdin, stdout, stderr)
     if place.launcher is not None:
         from axonkernel.process.boxed import start_boxed
 

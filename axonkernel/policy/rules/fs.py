@@ -35,11 +35,13 @@ class BoxGrants:
         write, read: absolute paths, each with everything below it.
         host: what the box's own policy grants of the host. Below a private folder (a project
             in the home) it is not private: a narrower layer that is silent closes it.
+        brokered: programs that run only outside it, by their files.
     """
 
     write: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     host: tuple[str, ...] = ()
+    brokered: tuple[str, ...] = ()
 
 
 class Entry(NamedTuple):
