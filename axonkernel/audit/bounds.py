@@ -6,10 +6,10 @@ elsewhere can be recognised.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 
+from axonkernel.audit.digest import sha256
 from axonkernel.typed import Any, NamedTuple
 
 __all__ = ["LONGEST_TEXT", "MOST_BYTES", "abridged", "bounded", "cut"]
@@ -67,7 +67,7 @@ def cut(text: str, most: int = LONGEST_TEXT) -> str:
     """
     if len(text) <= most:
         return text
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = sha256(text.encode("utf-8", "surrogatepass"))
     note = f"... [cut: {len(text)} characters, sha256 {digest}]"
     return text[: max(most - len(note), most // 2)] + note
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import threading
 import time
 
 from axonkernel.audit.bounds import bounded
+from axonkernel.audit.digest import sha256
 from axonkernel.audit.redact import Redactor
 from axonkernel.errors import AuditError
 from axonkernel.folders import state_folder
@@ -145,7 +145,7 @@ def seal(text: str, previous: str) -> tuple[bytes, str]:
     The hash covers the line's own bytes up to it, and those hold the hash before.
     """
     body = f'{text[:-1]},"prev":"{previous}"'.encode()
-    head = hashlib.sha256(body).hexdigest()
+    head = sha256(body)
     return body + b',"hash":"' + head.encode() + b'"}\n', head
 
 

@@ -6,9 +6,10 @@ then every message is data to be checked, and a frame over the cap ends the chan
 
 from __future__ import annotations
 
+# Not socket, which turns every constant into an enum: 2 ms of each launch.
+import _socket
 import array
 import json
-import socket
 import struct
 
 from axonkernel.typed import Any
@@ -32,7 +33,7 @@ class ChannelClosed(Exception):
 class Channel:
     """One end of a message channel. Not thread-safe: one reader, one writer at a time."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: _socket.socket) -> None:
         self._sock = sock
         self._descriptors: list[int] = []
         self._foreign = False
@@ -68,7 +69,8 @@ class Channel:
         frame = _LENGTH.pack(len(body)) + body
         try:
             # Descriptors ride on the first byte; a stream may take the frame in parts.
-            sent = socket.send_fds(self._sock, [frame], list(descriptors))
+            lent = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", descriptors))
+            sent = self._sock.sendmsg([frame], [lent] if descriptors else [])
             # Sending nothing fails where the peer has read the message and closed already.
             if sent < len(frame):
                 self._sock.sendall(memoryview(frame)[sent:])
@@ -109,11 +111,11 @@ class Channel:
         """Up to ``size`` bytes; descriptors that come with them are kept."""
         if self._foreign:
             return self._sock.recv(size)  # the kernel drops the descriptors
-        space = socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT_BYTES)
+        space = _socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT_BYTES)
         # Not socket.recv_fds: it forgets the flag, and leaves them open across an exec.
-        data, controls, _, _ = self._sock.recvmsg(size, space, socket.MSG_CMSG_CLOEXEC)
+        data, controls, _, _ = self._sock.recvmsg(size, space, _socket.MSG_CMSG_CLOEXEC)
         for level, kind, content in controls:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
                 found = array.array("i")
                 found.frombytes(content[: len(content) // _INT_BYTES * _INT_BYTES])
                 self._descriptors += found
@@ -122,5 +124,5 @@ class Channel:
 
 def pair() -> tuple[Channel, Channel]:
     """Two connected ends."""
-    left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    left, right = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     return Channel(left), Channel(right)

@@ -5,6 +5,7 @@ Standard library only.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from functools import partial
 
@@ -71,6 +72,7 @@ def run(
         box = launch.start(warden, plan, command, heard=listens, before=before)
         if brokered is not None:
             brokered.begun(box, terminal)
+        gc.enable()  # off while it was launched (cli.start)
         with forwarded(box, terminal):
             streams.start()
             result = box.wait()

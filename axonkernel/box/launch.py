@@ -12,8 +12,8 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import threading
 import time
+from _thread import allocate_lock  # as threading has it
 from collections.abc import Callable
 
 from axonkernel.box.channel import Channel, ChannelClosed, pair
@@ -278,7 +278,7 @@ class Launcher:
     """
 
     def __init__(self, shared: LimitsPlan | None = None) -> None:
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._shared = shared if needs_scope(shared) else None
         self._limiter: Limiter | None = None
         self._server: Server | None = None
@@ -286,7 +286,7 @@ class Launcher:
 
     def forget(self) -> None:
         """Let go of the server of the process this one was forked from."""
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._limiter = None  # its boxes are the parent's
         if self._server is not None:
             self._server.close()

@@ -9,8 +9,8 @@ other two use it. Standard library only; the ``nftables`` binding is used when i
 
 from __future__ import annotations
 
+import _socket  # see channel.py
 import json
-import socket
 from collections.abc import Callable, Iterable, Iterator
 
 from axonkernel.box import capabilities, redirected
@@ -247,8 +247,7 @@ def _binding() -> _Transport | None:
 def _require_netlink() -> None:
     """Raise OSError where no packet filter can be asked, as in a box: there the library under
     the binding ends the whole process."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER):
-        pass
+    _socket.socket(_socket.AF_NETLINK, _socket.SOCK_RAW, _NETLINK_NETFILTER).close()
 
 
 def _program() -> _Transport | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-import threading
+import sys
+from _thread import get_ident
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -55,7 +56,7 @@ def forwarded(box: Signalled, terminal: Terminal | None = None) -> Iterator[None
     Arguments:
         terminal: the box's own, which gets the size of the caller's.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not _is_main_thread():
         yield  # only the main thread has handlers; elsewhere the application decides
         return
     asked = 0
@@ -82,11 +83,16 @@ def forwarded(box: Signalled, terminal: Terminal | None = None) -> Iterator[None
             signal.signal(number, handler)
 
 
+def _is_main_thread() -> bool:
+    threading = sys.modules.get("threading")  # without it there is no other
+    return threading is None or threading.current_thread() is threading.main_thread()
+
+
 def _stop(terminal: Terminal | None) -> None:
     """Stop this process, with the caller's terminal as it was, until it is continued."""
     if terminal is not None:
         terminal.hold()
     # To this thread, which then stops here and nowhere further on.
-    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+    signal.pthread_kill(get_ident(), signal.SIGSTOP)
     if terminal is not None:
         terminal.go_on()

@@ -11,11 +11,10 @@ import fcntl
 import json
 import os
 import signal
-import termios
 from binascii import a2b_base64
 from collections.abc import Callable
 
-from axonkernel.box import bwrap, landlock, tree
+from axonkernel.box import bwrap, tree
 from axonkernel.box.linux import close_on_exec_from, default_signals, die_with_parent
 from axonkernel.box.model import BoxPlan, Command, Mount
 from axonkernel.box.steps import Step, steps
@@ -194,6 +193,8 @@ def _become(
         if os.getppid() != warden:
             os._exit(125)
         if plan.net is None:
+            from axonkernel.box import landlock
+
             landlock.close_abstract_sockets()
         # An empty environment: /proc/1/environ in the box is bwrap's own.
         os.execve(argv[0], argv, {})
@@ -209,6 +210,8 @@ def _take_terminal() -> None:
     not end or stop it. So the signals are held back until the gate gives the command an empty
     mask.
     """
+    import termios
+
     os.setsid()
     fcntl.ioctl(next(filter(os.isatty, (0, 1, 2))), termios.TIOCSCTTY, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, _TYPED)

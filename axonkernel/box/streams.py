@@ -15,12 +15,13 @@ import os
 import stat
 import struct
 import termios
-import threading
 
 from axonkernel.box.copying import copy, copy_until
 from axonkernel.typed import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    import threading
+
     from axonkernel.box.pty import Terminal
 
 __all__ = ["Kind", "Streams", "kind_of"]
@@ -134,6 +135,8 @@ class Streams:
             self._feed.start()
         if self.terminal is not None:
             self.terminal.start()
+        if self._outputs:
+            import threading  # for those that copy
         for output in self._outputs:
             thread = threading.Thread(target=self._copy, args=(output,), daemon=True)
             thread.start()
@@ -166,6 +169,8 @@ class _Feed:
         # Kept to see how much was not read.
         self._seen = os.dup(self.theirs)
         self._stop_read, self._stop = os.pipe()
+        import threading
+
         self._thread = threading.Thread(target=self._copy, daemon=True)
 
     def start(self) -> None:

@@ -13,6 +13,7 @@ Standard library only; all of this is imported while bwrap makes its namespaces.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -89,6 +90,7 @@ class Warden:
             else:
                 self._pass_unheld(outside)
             wall_s = self.plan.limits.wall_s if self.plan.limits else 0.0
+            gc.enable()  # off since before the fork, where a launch is waited for
             watch(standing, self.control, wall_s, self.plan.net)
         except BoxError as error:
             self._abort(error.stage, error.message)
