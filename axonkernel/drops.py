@@ -39,8 +39,8 @@ Ask = Callable[[BoxProcess, Question], Answer]
 _MOST_WAITING = 32
 #: How often a destination is asked about when nobody answers.
 _MOST_ASKED = 3
-#: Instead of that number: it is being asked about, or somebody has answered.
-_SETTLED = -1
+#: Instead of that number: somebody has answered, or is being asked.
+_SETTLED, _ASKING = -1, -2
 
 Told = Callable[[tuple[Refusal, ...]], None]
 _Destination = tuple[ConnectRequest, Decision]
@@ -70,7 +70,7 @@ class Drops:
         self._waiting = 0
         self._number = 0
         self._reports: dict[int, Told] = {}
-        #: How often each was asked about, or _SETTLED.
+        #: How often each was asked about, or one of the numbers above.
         self._tries: dict[ConnectRequest, int] = {}
 
     def heard(self, box: BoxProcess, event: dict[str, Any]) -> None:
@@ -125,14 +125,16 @@ class Drops:
             name: waits for the answer in the box; "" where nothing does.
         """
         with self._lock:
-            new = [each for each in asked if 0 <= self._tries.get(each[0], 0) < _MOST_ASKED]
+            before = [(each, self._tries.get(each[0], 0)) for each in asked]
+            if any(tries == _ASKING for _, tries in before):
+                return  # what waits is told with the answer to that
+            new = [(each, tries + 1) for each, tries in before if 0 <= tries < _MOST_ASKED]
             if self._waiting >= _MOST_WAITING:
                 new = []
-            tries = [self._tries.get(request, 0) + 1 for request, _ in new]
-            self._tries |= dict.fromkeys((request for request, _ in new), _SETTLED)
+            self._tries |= {request: _ASKING for (request, _), _ in new}
             self._waiting += bool(new)
         if new:
-            work = (box, name, list(zip(new, tries, strict=True)))
+            work = (box, name, new)
             threading.Thread(target=self._settle, args=work, daemon=True).start()
         elif name:
             box.refuse(name)
@@ -151,9 +153,8 @@ class Drops:
             answer = self._answer(box, request, decision)
         except AuditError:
             answer = Answer("headless")
-        if answer.outcome == "timeout":
-            with self._lock:
-                self._tries[request] = tries  # nobody said no
+        with self._lock:
+            self._tries[request] = tries if answer.outcome == "timeout" else _SETTLED
         if answer.allowed:
             box.grant(request.host, request.protocol, request.ports)
         return answer.allowed
