@@ -43,8 +43,11 @@ def _listed(names: list[str]) -> str:
 
 def _refused(refusal: Refusal) -> str:
     """As ``net.allow`` spells it, with the name that led there."""
-    if not refusal.address:
-        return f"the name {refusal.name}"
+    if refusal.protocol.startswith("dns"):
+        if refusal.address:
+            return f"the address {refusal.address} of {refusal.name}"
+        kind = refusal.protocol.partition("/")[2]
+        return f"the name {refusal.name}" + (f" ({kind})" if kind else "")
     host = f"[{refusal.address}]" if ":" in refusal.address else refusal.address
     protocol = "" if refusal.protocol == "tcp" else f"/{refusal.protocol}"
     name = f" ({refusal.name})" if refusal.name else ""

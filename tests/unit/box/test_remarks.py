@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from axonkernel.box.model import BoxResult
+from axonkernel.box.model import BoxResult, Refusal
 from axonkernel.box.remarks import remarks
 
 
@@ -11,3 +11,21 @@ def test_names_cannot_dress_up_a_line() -> None:
     made = ("name.made", "/w/\x1b[31m\nenforced: all\u202e.key")
     (line,) = remarks(BoxResult(0, "exit", kept=(made, ("name.made", "/w/plain"))))
     assert "/w/\\x1b[31m\\nenforced: all\\u202e.key, /w/plain" in line and line.isprintable()
+
+
+def test_refusals_are_told_as_a_policy_writes_them() -> None:
+    """Destinations with the names that led there, names, and private answers; what was not told
+    apart is no destination."""
+    denied = (
+        Refusal("192.0.2.1", "tcp", 443, "a.test"),
+        Refusal("2001:db8::1", "udp", 53),
+        Refusal("", "dns", 0, "b.test"),
+        Refusal("", "dns/TXT", 0, "c.test"),
+        Refusal("10.0.0.1", "dns", 0, "d.test"),
+        Refusal("", "", 0, times=9),
+    )
+    (line,) = remarks(BoxResult(0, denied=denied))
+    assert line.partition(": ")[2] == (
+        "192.0.2.1:443 (a.test), [2001:db8::1]:53/udp, the name b.test, the name c.test (TXT), "
+        "the address 10.0.0.1 of d.test"
+    )
