@@ -214,7 +214,8 @@ class Processes:
             )
             raise
         if self._core.refused is not None:
-            result = evolve(result, net_denied=self._core.refused(began_s))
+            here = self._core.refused(began_s)
+            result = evolve(result, net_denied=(*result.net_denied, *here))
         refused = [each._asdict() for each in result.net_denied]
         tell_events("net.drop", refused)
         self._core.audit.record(
