@@ -31,7 +31,7 @@ Answer = Callable[[Incoming], Refused | Ended]
 #: Connections whose call is not complete, and calls that wait for others to end.
 _MOST_ARRIVING, _MOST_WAITING = 32, 16
 #: Seconds a call may take to arrive, and how long one keeps its place when all are taken.
-_ARRIVES_S, _KEEPS_S = 10.0, 0.5
+_ARRIVES_S, _KEEPS_S = 10.0, 0.1
 #: Seconds without a look at new callers, when there is no descriptor left for one.
 _PAUSE_S = 0.05
 #: Descriptors of this process that one answered call uses, its box included.
