@@ -166,6 +166,18 @@ class Internet:
         entry = {"answers": answers, "ttl": ttl_s, "rotate": rotate, "alias": alias or None}
         self._ask("zone", names={name: entry})
 
+    def serve(self, argv: Sequence[str]) -> subprocess.Popen[str]:
+        """Start a server at the far end, until the end of it all. It says a line when it
+        listens; what else it says can be read from its ``stdout``."""
+        assert self._server
+        net = f"--net=/proc/{self._server.pid}/ns/net"
+        server = self._child(["nsenter", net, *argv])
+        assert server.stdout
+        ready, _, _ = select.select([server.stdout], [], [], ANSWER_S)
+        if not ready or not server.stdout.readline():
+            raise LabUnavailable(f"{' '.join(argv)} does not listen")
+        return server
+
     def run(
         self,
         argv: Sequence[str | os.PathLike[str]],
