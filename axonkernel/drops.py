@@ -18,6 +18,7 @@ from axonkernel.audit import AuditSink
 from axonkernel.audit.fields import request_fields
 from axonkernel.box.launch import BoxProcess
 from axonkernel.box.model import AskPlan, BoxResult, NetPlan, Refusal
+from axonkernel.broker.standstill import Standstill
 from axonkernel.errors import AuditError
 from axonkernel.escalation import Answer, Broker, Question
 from axonkernel.escalation import Terminal as Person
@@ -188,31 +189,15 @@ class Asking:
         self._ask = ask
         self._terminal = terminal
         self._lock = threading.Lock()
-        self._asking = 0
+        self._still: Standstill | None = None
 
     def __call__(self, box: BoxProcess, question: Question) -> Answer:
         """The person's answer. Raises AuditError."""
-        self._pause(box)
-        try:
+        with self._lock:
+            if self._still is None:
+                self._still = Standstill(box, self._terminal)
+        with self._still.while_asking():
             return self._ask(question)
-        finally:
-            self._resume(box)
-
-    def _pause(self, box: BoxProcess) -> None:
-        with self._lock:
-            self._asking += 1
-            if self._asking == 1:
-                box.pause()
-                if self._terminal is not None:
-                    self._terminal.hold()
-
-    def _resume(self, box: BoxProcess) -> None:
-        with self._lock:
-            self._asking -= 1
-            if self._asking == 0:
-                box.resume()
-                if self._terminal is not None:
-                    self._terminal.go_on()
 
 
 def person(audit: AuditSink, plan: AskPlan) -> Broker:

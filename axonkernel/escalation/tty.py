@@ -29,6 +29,10 @@ _LONGEST_LINE_BYTES = 256
 _LOOK_S = 0.05
 
 
+#: One question at a time on each terminal, whoever asks.
+_LOCKS: dict[str, threading.Lock] = {}
+
+
 class Terminal:
     """Asks on the terminal the process was started from, one question at a time.
 
@@ -42,12 +46,12 @@ class Terminal:
     def __init__(self, path: str = "/dev/tty", *, timeout_s: float | None = None) -> None:
         self._path = path
         self._timeout_s = timeout_s
-        self._lock = threading.Lock()
+        self._lock = _LOCKS.setdefault(path, threading.Lock())
         forget_in_children(self)
 
     def forget(self) -> None:
         """In a child no thread is in the middle of a question."""
-        self._lock = threading.Lock()
+        self._lock = _LOCKS[self._path] = threading.Lock()
 
     def available(self) -> bool:
         """Whether there is a terminal and this process may read it now."""
