@@ -7,11 +7,18 @@ from ipaddress import ip_network
 
 from axonkernel.box.model import AskPlan, LimitsPlan, NetPlan
 from axonkernel.box.posture import escalates
-from axonkernel.policy.hosts import granted_parts
-from axonkernel.policy.match import parse_destination
+from axonkernel.policy.hosts import (
+    Network,
+    granted_parts,
+    network_needs_own_entry,
+    private_networks,
+    public_networks,
+)
+from axonkernel.policy.match import Destination, parse_destination
 from axonkernel.policy.model import EscalationPolicy, NetPolicy, Policy
 
 __all__ = ["limits_plan", "net_plan"]
+_Triple = tuple[str, str, str]
 
 #: How much later than the warden's clock systemd's comes, and for how many waits for a human
 #: it leaves time, since it does not stand still meanwhile.
@@ -19,44 +26,72 @@ _SLACK_S, _WAITS = 5.0, 100
 
 
 def net_plan(net: NetPolicy, asking: EscalationPolicy | None = None) -> NetPlan:
-    """The literal destinations of a policy; names need the warden's resolver.
+    """What the table of a box holds, and its resolver.
 
     Arguments:
         asking: how people are asked; None where it does not matter.
     """
-    ask = _ask(net, asking or EscalationPolicy())
-    deny = _literals(net.deny)
+    plan = NetPlan(
+        deny=tuple(_literals(net.deny)),
+        link=net.link,
+        refuse=net.refuse,
+        ask=_ask(net, asking or EscalationPolicy()),
+        denied=tuple(_names(net.deny)),
+        asked=tuple(_names(net.escalate)),
+        dns=net.dns,
+        resolver=net.resolver or "",
+    )
     if net.allow is True:
-        return NetPlan(deny=deny, open=True, link=net.link, refuse=net.refuse, ask=ask)
-    allow = tuple(_granted(_literals(net.allow)))
-    link = net.link if allow or ask else "none"
-    return NetPlan(allow=allow, deny=deny, link=link, refuse=net.refuse, ask=ask)
+        return plan._replace(open=True)
+    plan = plan._replace(allow=tuple(_granted(net.allow)), names=tuple(_names(net.allow)))
+    reachable = plan.allow or plan.ask or (plan.names and plan.resolves)
+    return plan if reachable else plan._replace(link="none")
 
 
 def _ask(net: NetPolicy, asking: EscalationPolicy) -> AskPlan | None:
     if not net.escalate:
         return None
-    held = _literals(net.escalate)
+    held = tuple(_literals(net.escalate))
     return AskPlan(net.escalate, net.deny, held, asking.timeout_s, asking.headless)
 
 
-def _literals(entries: Iterable[str]) -> tuple[tuple[str, str, str], ...]:
-    destinations = map(parse_destination, entries)
-    return tuple(
-        (d.host, d.protocol, f"{d.low}" if d.low == d.high else f"{d.low}-{d.high}")
-        for d in destinations
-        if d.kind in ("ip", "cidr")
-    )
+def _literals(entries: Iterable[str]) -> Iterator[_Triple]:
+    """The addresses of some entries, in all their breadth."""
+    for entry in map(parse_destination, entries):
+        if entry.kind in ("ip", "cidr"):
+            yield entry.host, entry.protocol, _ports(entry)
+        for network in _networks(entry):
+            yield str(network), entry.protocol, _ports(entry)
 
 
-def _granted(triples: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
+def _granted(entries: Iterable[str]) -> Iterator[_Triple]:
     """A broad entry grants no link-local or metadata address, as in a decision."""
-    for host, protocol, ports in triples:
-        if "/" not in host:
-            yield host, protocol, ports
-            continue
-        for part in granted_parts(ip_network(host)):
-            yield str(part), protocol, ports
+    for entry in map(parse_destination, entries):
+        if entry.kind == "ip":
+            yield entry.host, entry.protocol, _ports(entry)
+        cidr = [ip_network(entry.host)] if entry.kind == "cidr" else []
+        broad = [each for each in _networks(entry) if not network_needs_own_entry(each)]
+        for part in (part for network in (*cidr, *broad) for part in granted_parts(network)):
+            yield str(part), entry.protocol, _ports(entry)
+
+
+def _networks(entry: Destination) -> tuple[Network, ...]:
+    """What the words ``public`` and ``private`` stand for."""
+    if entry.kind == "public":
+        return public_networks()
+    return private_networks() if entry.kind == "private" else ()
+
+
+def _names(entries: Iterable[str]) -> Iterator[_Triple]:
+    """The names of some entries, of which ``public`` is any."""
+    for entry in map(parse_destination, entries):
+        if entry.kind in ("name", "wildcard", "any", "public"):
+            name = "*" if entry.kind == "public" else entry.host
+            yield name, entry.protocol, _ports(entry)
+
+
+def _ports(entry: Destination) -> str:
+    return f"{entry.low}" if entry.low == entry.high else f"{entry.low}-{entry.high}"
 
 
 def limits_plan(policy: Policy) -> LimitsPlan | None:

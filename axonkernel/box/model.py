@@ -94,7 +94,7 @@ class NetPlan(NamedTuple):
         relayed: TCP to what is granted by name goes through the relay (redirected.py).
         names: what is granted by name, as triples with a name, ``*.base`` or ``*``; with
             ``open`` that is everything.
-        unnamed: the same of what names do not grant: denied, or asked about first.
+        denied, asked: the same of what no name grants, or only when a person says so.
         dns: which names are answered in the box; ``off`` for none.
         resolver: the address that is asked about names; "" for those of the host.
     """
@@ -107,14 +107,16 @@ class NetPlan(NamedTuple):
     ask: AskPlan | None = None
     relayed: bool = False
     names: tuple[tuple[str, str, str], ...] = ()
-    unnamed: tuple[tuple[str, str, str], ...] = ()
+    denied: tuple[tuple[str, str, str], ...] = ()
+    asked: tuple[tuple[str, str, str], ...] = ()
     dns: Literal["allowlist", "open", "off"] = "allowlist"
     resolver: str = ""
 
     @property
     def resolves(self) -> bool:
         """Whether any name can be asked about on the host's network."""
-        return self.dns != "off" and bool(self.names or self.open or self.dns == "open")
+        some = self.names or self.asked or self.open or self.dns == "open"
+        return self.dns != "off" and bool(some)
 
 
 class LimitsPlan(NamedTuple):
@@ -273,8 +275,9 @@ class Refusal(NamedTuple):
 
     Arguments:
         address: where packets went; "" for a name that was not resolved.
-        protocol: ``tcp``, ``udp``, ``icmp`` ...; ``dns`` for a name; "" for what came after
-            more were refused than are told apart.
+        protocol: ``tcp``, ``udp``, ``icmp`` ...; ``dns`` for a name, or an address that it may
+            not lead to; ``dns/TXT`` for a question of that type; "" for what came after more
+            were refused than are told apart.
         port: 0 for what has none.
         name: what was asked for, or what the address was the answer to; "" when not known.
         times: packets or questions.
@@ -377,7 +380,8 @@ def _decode_net(data: Any) -> NetPlan:
         allow=tuple((a, p, q) for a, p, q in net.allow),
         deny=tuple((a, p, q) for a, p, q in net.deny),
         names=tuple((a, p, q) for a, p, q in net.names),
-        unnamed=tuple((a, p, q) for a, p, q in net.unnamed),
+        denied=tuple((a, p, q) for a, p, q in net.denied),
+        asked=tuple((a, p, q) for a, p, q in net.asked),
         ask=None if net.ask is None else _decode_ask(net.ask),
     )
 

@@ -26,8 +26,8 @@ __all__ = ["build"]
 
 _PASSWD = "{name}:x:{uid}:{gid}::{home}:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n"
 _GROUP = "{name}:x:{gid}:\nnogroup:x:65534:\n"
-#: The warden's resolver; where none runs, lo refuses at once and names fail fast.
-_RESOLV = "nameserver 127.0.0.53\noptions ndots:1 timeout:2 attempts:1\n"
+#: The box's resolver. It answers at once what is not granted; a person may be asked about more.
+_RESOLV = "nameserver 127.0.0.53\noptions ndots:1 timeout:5 attempts:2\n"
 
 
 def build(policy: Policy, host: Host, ask: Ask) -> BoxPlan:

@@ -13,14 +13,16 @@ from axonkernel.box.judged import escalates_calls, judged_rows
 from axonkernel.box.model import BoxPlan, PostureField
 from axonkernel.box.unbuilt import holds_noexec, names_in
 from axonkernel.policy.globs import is_glob
-from axonkernel.policy.model import Policy, ToolRules
+from axonkernel.policy.model import NetPolicy, Policy, ToolRules
 from axonkernel.policy.profiles import shipped_names
 from axonkernel.policy.protect import DEFAULT_PROTECT
 
 __all__ = ["boxed", "escalates", "mediated"]
 
 _OPEN_FS = "fs is open: the agent can plant files that run outside"
-_NAMES = "names in net.allow cannot be reached from inside a box yet; literal addresses can"
+_NAMES = "a name is granted by its addresses: names that share one are not told apart"
+_NO_NAMES = "net.dns is off: no name is found in the box"
+_DENIED_NAMES = "a name in net.deny is not answered; its addresses are not denied"
 _SOCKETS = "a socket that the host makes in a granted folder is masked once it is there"
 _OPEN_SOCKETS = "fs is open: sockets of the host that lie in its folders can be reached"
 _VETH = (
@@ -207,13 +209,22 @@ def _net(policy: Policy, plan: BoxPlan) -> PostureField:
     by = "network namespace + nftables, default drop"
     if plan.net.link == "none":
         by = "network namespace without a link"
-    notes = [_NAMES] if names_in(policy.net) else []
+    notes = list(_names(policy.net))
     if policy.net.unix == "box":
         if policy.fs is None:
             notes.append(_OPEN_SOCKETS)
         elif policy.fs.read or policy.fs.write:
             notes.append(_SOCKETS)
     return PostureField("net", "enforced", by, "; ".join(notes))
+
+
+def _names(net: NetPolicy) -> Iterator[str]:
+    if names_in(net) and net.dns == "off":
+        yield _NO_NAMES
+    elif names_in(net) and net.tls_names == "off":
+        yield _NAMES
+    if names_in(NetPolicy(allow=net.deny)):
+        yield _DENIED_NAMES
 
 
 def _shell(policy: Policy, programs: Iterable[Program]) -> Iterator[PostureField]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # a box is started before these are imported (prelude.py)
     from axonkernel.box.keeper import Keeper
     from axonkernel.box.lending import Lender
     from axonkernel.box.link import Link
+    from axonkernel.box.resolver.starting import Resolver
 
 __all__ = ["Standing", "park"]
 
@@ -34,6 +35,7 @@ class Standing:
         keeper: what holds masks and protections; None when there are none.
         lender: what hands out the private folders; None when nobody may ask for them.
         folder: where that group is, when we and not systemd must take it away.
+        resolver: what answers names in it; None where the host's network is there.
         refusals: what it was refused on the network so far.
         reason: why the box ended, by what we did.
         reaped: wait statuses of children that were waited for in passing.
@@ -50,6 +52,7 @@ class Standing:
         self.lender: Lender | None = None
         self.group: Group | None = None
         self.folder = ""
+        self.resolver: Resolver | None = None
         self.refusals = Refusals()
         self.reason: Reason = "exit"
         self.reaped: dict[int, int] = {}
@@ -112,6 +115,10 @@ class Standing:
             os.waitpid(self.init, 0)
         usage = getrusage(RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
+
+    def name_of(self, address: str) -> str:
+        """The name that an address was the answer to; "" for none."""
+        return "" if self.resolver is None else self.resolver.name_of(address)
 
     def keep_terminal(self, fd: int) -> None:
         """Note how the caller's terminal is set, before the supervisor changes that."""

@@ -35,20 +35,19 @@ def _net(net: NetPolicy) -> Iterator[tuple[str, str]]:
         yield "net.proxy", "a way through a proxy"
     if net.listen:
         yield "net.listen", "ports that the host can reach in the box"
-    if net.resolver is not None or net.dns == "open":
-        yield "net.dns", "name resolution in the box"
 
 
 def names_in(net: NetPolicy | None) -> tuple[str, ...]:
-    """The entries of ``net.allow`` that only a resolver in the box could open."""
-    literal = ("ip", "cidr")
-    return tuple(each for each in _allowed(net) if parse_destination(each).kind not in literal)
+    """The entries of ``net.allow`` that a box's resolver opens, address by address."""
+    named = ("name", "wildcard", "any")
+    return tuple(each for each in _allowed(net) if parse_destination(each).kind in named)
 
 
 def unreachable(net: NetPolicy | None) -> Iterator[str]:
     """A line for each entry of ``net.allow`` that opens nothing inside a box."""
-    for entry in names_in(net):
-        yield f"net.allow {entry}: names cannot be reached from inside a box yet; addresses can"
+    if net is not None and net.dns == "off":
+        for entry in names_in(net):
+            yield f"net.allow {entry}: net.dns is off, so that no name is found in a box"
     for entry in _allowed(net):
         if parse_destination(entry).host.startswith(("127.", "::1")):
             yield f"net.allow {entry}: a box has a loopback of its own, not the host's"

@@ -25,6 +25,7 @@ from axonkernel.box.entering import ready_tables, wall_network
 from axonkernel.box.lookup import NOT_EXECUTABLE, NOT_FOUND, require_program
 from axonkernel.box.milestones import reached
 from axonkernel.box.model import BoxPlan, BoxResult, Command, Reason, Refusal
+from axonkernel.box.resolver.starting import Resolver
 from axonkernel.box.standing import Standing
 from axonkernel.box.told import UNMADE, child_pid, exit_code
 from axonkernel.box.watch import watch
@@ -76,6 +77,7 @@ class Warden:
                 raise fault
             if self.plan.net is not None:
                 ready_tables()
+                standing.resolver = Resolver(self.plan.net)
             keeper.sweep(self.plan)
             stage = "mounts"
             self._await_init()
@@ -123,6 +125,8 @@ class Warden:
         if self.plan.net is None:
             return
         wall_network(self.standing.init, self.plan.net)
+        if self.standing.resolver is not None:
+            self.standing.resolver.open()
         reached("walled")
         if self.standing.link is not None:
             self.standing.link.begin(os.getpid())  # after the table: no moment without it
@@ -267,8 +271,12 @@ class Warden:
             return ()
         from axonkernel.box.resolver.refused import read
 
-        self.standing.refusals.note(*read())
-        return self.standing.refusals.all()
+        standing = self.standing
+        if standing.resolver is not None:
+            standing.refusals.note(*standing.resolver.end())
+        refused = (each._replace(name=standing.name_of(each.address)) for each in read())
+        standing.refusals.note(*refused)
+        return standing.refusals.all()
 
     def _finish(self, result: BoxResult) -> None:
         link = self.standing.link

@@ -35,8 +35,8 @@ def watch(standing: Standing, control: Channel, wall_s: float, net: NetPlan | No
     Raises ChannelClosed when the supervisor is gone; the box still stands then.
     """
     watching = _Watch(standing, control, WallClock(wall_s))
-    if net is not None and net.link != "none":  # without a link nothing gets as far as the table
-        watching.telling = Telling(standing.refusals, control)
+    # Without a link nothing gets as far as the table.
+    watching.looks = net is not None and net.link != "none"
     watching.run()
 
 
@@ -47,7 +47,11 @@ class _Watch:
         self._clock = clock
         self._grace_until_s: float | None = None
         self._look_s = 0.0
-        self.telling: Telling | None = None
+        self._resolver = standing.resolver
+        self._resolver_fds: tuple[int, ...] = ()
+        self._telling = Telling(standing.refusals, control, standing.name_of)
+        #: Whether the table is looked at for what was refused.
+        self.looks = False
 
     def run(self) -> None:
         poll = select.poll()
@@ -57,6 +61,7 @@ class _Watch:
         if keeper is not None:
             poll.register(keeper, select.POLLIN)
         while True:
+            self._hear_resolver(poll)
             ready = {fd for fd, _ in poll.poll(self._patience_ms())}
             if self._standing.ended in ready:
                 return
@@ -65,19 +70,32 @@ class _Watch:
             if keeper is not None and keeper.fileno() in ready and not keeper.listen():
                 poll.unregister(keeper)
                 self._standing.kill("keeper")
+            if self._resolver is not None and not ready.isdisjoint(self._resolver_fds):
+                heard = self._resolver.listen()
+                self._telling.note(heard.refused, heard.asked)
             self._keep_limits()
             self._tell()
 
+    def _hear_resolver(self, poll: select.poll) -> None:
+        """Wait for what it waits for, or it for us: that changes as it comes and goes."""
+        fds = () if self._resolver is None else self._resolver.filenos()
+        if fds != self._resolver_fds:
+            for fd in self._resolver_fds:
+                poll.unregister(fd)
+            for fd in fds:
+                poll.register(fd, select.POLLIN)
+            self._resolver_fds = fds
+
     def _tell(self) -> None:
         """Look at what was refused, now and then."""
-        if self.telling is not None and time.monotonic() >= self._look_s:
-            self.telling.look()
+        if self.looks and time.monotonic() >= self._look_s:
+            self._telling.look()
             self._look_s = time.monotonic() + EVERY_S
 
     def _report(self, order: dict[str, Any]) -> None:
         """Tell all that was refused since a moment, up to now."""
-        if self.telling is not None:
-            self.telling.look()
+        if self.looks:
+            self._telling.look()
         refused = [
             each for each in self._standing.refusals.all() if each.last_s >= order["since_s"]
         ]
@@ -96,7 +114,7 @@ class _Watch:
         waits = [self._clock.left_s()]
         if self._standing.group is not None:
             waits.append(_COUNTERS_EVERY_S)
-        if self.telling is not None:
+        if self.looks:
             waits.append(max(0.0, self._look_s - time.monotonic()))
         if self._grace_until_s is not None:
             waits.append(max(0.0, self._grace_until_s - time.monotonic()))
@@ -113,10 +131,19 @@ class _Watch:
                 self._clock.pause()
             case "resume":
                 self._clock.resume()
-            case "grant":
-                grant(order)
+            case "grant" | "refuse":
+                self._settle(order)
             case "report":
                 self._report(order)
+
+    def _settle(self, order: dict[str, Any]) -> None:
+        """What a person said of a destination: addresses are the table's, names the resolver's."""
+        from axonkernel.policy.hosts import address_number  # few boxes hear of any
+
+        if address_number(order["host"]) is not None:
+            grant(order)
+        elif self._resolver is not None:
+            self._resolver.order(order)
 
     def _signal(self, number: int, grace_s: float | None) -> None:
         if grace_s is not None and self._grace_until_s is None:

@@ -37,7 +37,7 @@ without that nothing is granted: the box is closed (a library Kernel without a p
   --read PATH          readable, with everything below
   --write PATH         writable as well; a missing folder is made
   --deny PATH|GLOB     taken out of the grants again
-  --net HOST:PORT      a destination that can be reached (literal addresses today)
+  --net HOST:PORT      a destination that can be reached: a name, *.BASE, an address, a range
   --allow PROGRAM      a program that exists inside, beside CMD and what it needs
   --env NAME           a variable that is passed through
   --set NAME=VALUE     a variable that is set

@@ -12,8 +12,7 @@ Nothing is run and nothing is recorded. Exit code: 0 allow, 10 deny, 11 escalate
 
 The answer is that of the mediator and the box together. Inside a box the private /tmp and
 home can be written and the system's libraries read (layer `box`); --unboxed gives the answer
-outside one. Host names count for tools outside a box; from inside one, only literal addresses
-and ranges can be reached yet, and a note says so.
+outside one. In a box a host name is held by its addresses, and a note says so.
 """
 
 from __future__ import annotations
@@ -36,10 +35,12 @@ _OWN_TOOL = (
     "paths, hosts, programs, and explain runs no agent's code"
 )
 
-_NO_NAMES = (
-    "names cannot be reached from inside a box yet: this answer is the mediator's; in net.allow "
-    "a literal address or a range, such as 203.0.113.10:443, opens a way out of the box"
+_BY_ADDRESS = (
+    "in a box a name is held by its addresses: whatever else is at one of them, at this port, is "
+    "reached as well (net.tls_names compares names)"
 )
+
+_NO_NAMES = "net.dns is off: no name is found in a box, and this answer is the mediator's alone"
 
 _OWN_LOOPBACK = "a box has a loopback of its own: this reaches what listens in it, not the host's"
 
@@ -88,10 +89,9 @@ def run(args: argparse.Namespace) -> int:
     boxed = _is_boxed(args, loaded)
     explanation = _explain(loaded, request, cwd, boxed)
     notes = (*loaded.notes, *_not_known(request, explanation))
-    if boxed and _by_name_only(loaded, explanation):
-        notes = (*notes, _NO_NAMES)
     if boxed:
-        notes = (*notes, *_own_to_the_box(request, explanation))
+        named = _named(loaded, request, explanation)
+        notes = (*notes, *named, *_own_to_the_box(request, explanation))
     if args.json:
         say_json({**explanation.as_dict(), "notes": notes})
     else:
@@ -110,16 +110,24 @@ def _not_known(request: AnyRequest, explanation: Explanation) -> Iterator[str]:
         yield _OWN_TOOL.format(request.name)
 
 
-def _by_name_only(loaded: LoadedPolicy, explanation: Explanation) -> bool:
-    """Whether a destination is allowed by rules alone that open nothing inside a box."""
-    from axonkernel.box.unbuilt import names_in
-    from axonkernel.policy.model import NetPolicy
+def _named(loaded: LoadedPolicy, request: AnyRequest, explanation: Explanation) -> Iterator[str]:
+    """What it means in a box that a destination is granted by its name."""
+    from axonkernel.policy.request import ConnectRequest
+    from axonkernel.policy.rules.net import canonical_target
 
     net = loaded.effective.net
-    if explanation.decision.verdict == "deny" or net is None or net.allow is True:
-        return False
-    rules = tuple(m.text for m in explanation.matches if m.rule.startswith("$.net.allow["))
-    return bool(rules) and names_in(NetPolicy(allow=rules)) == rules
+    if net is None or explanation.decision.verdict == "deny":
+        return
+    granted = any(match.rule.startswith("$.net.allow[") for match in explanation.matches)
+    if (
+        granted
+        and isinstance(request, ConnectRequest)
+        and canonical_target(request.host)[1] is None
+    ):
+        if net.dns == "off":
+            yield _NO_NAMES
+        elif net.tls_names == "off":
+            yield _BY_ADDRESS
 
 
 def _own_to_the_box(request: AnyRequest, explanation: Explanation) -> Iterator[str]:
@@ -230,6 +238,7 @@ def _lines(loaded: LoadedPolicy, explanation: Explanation, notes: tuple[str, ...
         f"  rule: {decision.rule}  (layer {decision.layer})",
     ]
     lines += [f"  why: {decision.detail}"] if decision.detail else []
+    lines += [f"  walls: {', '.join(decision.walls)}"] if decision.walls else []
     lines += [f"  runs: {command}" for command in explanation.runs]
     lines += [
         f"  also: {match.verdict} {match.rule} {match.text}  (layer {match.layer})"

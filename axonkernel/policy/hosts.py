@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
+from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 __all__ = [
@@ -17,13 +18,16 @@ __all__ = [
     "Network",
     "Number",
     "address_number",
+    "bases",
     "canonical_host",
+    "granted_parts",
     "literal",
     "needs_own_entry",
     "network_needs_own_entry",
     "number_is_private",
     "parse_ipv6",
     "private_networks",
+    "public_networks",
     "unwrap",
     "unwrap_network",
     "wrapping_networks",
@@ -103,6 +107,23 @@ def _spans(networks: tuple[Network, ...], version: int) -> tuple[tuple[int, int]
 def private_networks() -> tuple[Network, ...]:
     """The networks whose addresses are private; disjoint."""
     return _PRIVATE
+
+
+def public_networks() -> tuple[Network, ...]:
+    """The networks of the public internet, as they are written on the wire: none that wraps
+    IPv4 addresses is among them. All of IPv6 that is given to anybody begins with 2 or 3."""
+    parts: list[Network] = [IPv4Network("0.0.0.0/0"), IPv6Network("2000::/3")]
+    for hole in (*_PRIVATE, *_WRAPPING):
+        parts = [piece for part in parts for piece in _less(part, hole)]
+    return tuple(parts)
+
+
+def bases(name: str) -> Iterator[str]:
+    """Each ``base`` for which ``*.base`` stands for a name: that below its first label first."""
+    at = name.find(".") + 1
+    while at:
+        yield name[at:]
+        at = name.find(".", at) + 1
 
 
 def wrapping_networks() -> tuple[IPv6Network, ...]:

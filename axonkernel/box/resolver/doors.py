@@ -7,9 +7,11 @@ network. Standard library only.
 
 from __future__ import annotations
 
+# Not socket, which a launch is waited for longer with; see channel.py.
+import _socket
 import contextlib
-import socket
-from typing import NamedTuple
+
+from axonkernel.typed import NamedTuple
 
 __all__ = ["ADDRESS", "Doors", "Lines", "lines", "open_doors"]
 
@@ -26,29 +28,29 @@ _RCVBUFFORCE = 33
 class Doors(NamedTuple):
     """Where the box's questions come in."""
 
-    datagrams: socket.socket
-    streams: socket.socket
+    datagrams: _socket.socket
+    streams: _socket.socket
 
 
 class Lines(NamedTuple):
     """What the host's resolvers are asked by, of both families as far as the host has them."""
 
-    datagrams: tuple[socket.socket, ...] = ()
-    streams: tuple[socket.socket, ...] = ()
+    datagrams: tuple[_socket.socket, ...] = ()
+    streams: tuple[_socket.socket, ...] = ()
 
 
 def open_doors() -> Doors:
     """Listen in the network namespace of this process. Raises OSError."""
     found = []
-    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
-        door = socket.socket(socket.AF_INET, kind | socket.SOCK_NONBLOCK)
-        door.setsockopt(socket.IPPROTO_IP, _FREEBIND, 1)
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for kind in (_socket.SOCK_DGRAM, _socket.SOCK_STREAM):
+        door = _socket.socket(_socket.AF_INET, kind | _socket.SOCK_NONBLOCK)
+        door.setsockopt(_socket.IPPROTO_IP, _FREEBIND, 1)
+        door.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
         door.bind(ADDRESS)
         found.append(door)
     with contextlib.suppress(OSError):  # needs a capability in the host's own namespace
-        found[0].setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, _QUEUE_BYTES)
-    found[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _QUEUE_BYTES)
+        found[0].setsockopt(_socket.SOL_SOCKET, _RCVBUFFORCE, _QUEUE_BYTES)
+    found[0].setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVBUF, _QUEUE_BYTES)
     found[1].listen(_BACKLOG)
     return Doors(*found)
 
@@ -56,16 +58,16 @@ def open_doors() -> Doors:
 def lines() -> Lines:
     """Make them in the network namespace of this process."""
     return Lines(
-        _some(socket.SOCK_DGRAM, _DATAGRAM_LINES), _some(socket.SOCK_STREAM, _STREAM_LINES)
+        _some(_socket.SOCK_DGRAM, _DATAGRAM_LINES), _some(_socket.SOCK_STREAM, _STREAM_LINES)
     )
 
 
-def _some(kind: int, count: int) -> tuple[socket.socket, ...]:
+def _some(kind: int, count: int) -> tuple[_socket.socket, ...]:
     found = []
-    for family in (socket.AF_INET, socket.AF_INET6):
+    for family in (_socket.AF_INET, _socket.AF_INET6):
         with contextlib.suppress(OSError):  # a kernel without IPv6
             found += [
-                socket.socket(family, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+                _socket.socket(family, kind | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC)
                 for _ in range(count)
             ]
     return tuple(found)

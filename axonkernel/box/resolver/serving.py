@@ -6,14 +6,21 @@ connections to named destinations (relay.py).
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import NoReturn
 
 from axonkernel.box import nft
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.model import NetPlan
+from axonkernel.box.resolver.answering import Answering
 from axonkernel.box.resolver.doors import Doors, Lines
+from axonkernel.box.resolver.hostconf import HostConf
+from axonkernel.box.resolver.listening import Listening
 from axonkernel.box.resolver.loop import Loop
+from axonkernel.box.resolver.sets import Sets
+from axonkernel.box.resolver.telling import Tell
+from axonkernel.box.resolver.upstream import Upstream
+from axonkernel.typed import NoReturn
 
 __all__ = ["serve"]
 
@@ -22,18 +29,29 @@ def serve(net: NetPlan, channel: Channel, doors: Doors, lines: Lines) -> NoRetur
     """Answer until the warden is gone.
 
     Arguments:
-        channel: to the warden; it takes ``{"refused": [Refusal, ...]}``, and sends orders to
-            grant a destination (``{"host": ..., "protocol": ..., "port": ...}``).
+        channel: to the warden. It takes ``{"refused": [Refusal, ...], "named": {address:
+            name}, "asked": [name, ...]}``, and sends the orders ``grant`` and ``refuse`` about
+            a name, or ``end``.
     """
     nft.renew()
     loop = Loop()
+    upstream = Upstream(loop, lines, HostConf(net.resolver))
+    tell = Tell(loop, channel)
+    answering = Answering(net, upstream, Sets(net), tell)
+    Listening(loop, doors, answering)
 
     def obey() -> None:
-        try:
-            channel.receive()
-        except ChannelClosed:
-            os._exit(0)
+        order, _ = channel.receive()
+        match order["op"]:
+            case "grant":
+                answering.grant(order["host"], order["protocol"], order["ports"])
+            case "refuse":
+                answering.refuse(order["host"])
+            case "end":
+                tell.now()
+                loop.stop()
 
     loop.add(channel.fileno(), obey)
-    loop.run()
+    with contextlib.suppress(ChannelClosed):
+        loop.run()
     os._exit(0)

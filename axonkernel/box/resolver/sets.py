@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from axonkernel.box import nft
+from axonkernel.box.model import NetPlan
 from axonkernel.box.resolver.spans import Span
 
 __all__ = ["MOST", "SLACK_S", "Full", "Sets"]
@@ -29,19 +30,19 @@ class Sets:
     """What this box can reach by name just now.
 
     Arguments:
-        into: of a protocol, the beginning of the names of the sets for it.
+        net: which sets there are.
         add: puts elements into the sets of one beginning, renewing those that may be there.
         most: elements at one time.
     """
 
     def __init__(
         self,
-        into: Callable[[str], str],
+        net: NetPlan,
         add: Callable[..., None] = nft.add_elements,
         most: int = MOST,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._into = into
+        self._net = net
         self._add = add
         self._most = most
         self._clock = clock
@@ -72,7 +73,9 @@ class Sets:
     def _put(self, elements: list[_Element], timeout_s: int) -> None:
         sets: dict[str, list[_Element]] = {}
         for element in elements:
-            sets.setdefault(self._into(element[1]), []).append(element)
+            _, protocol, ports = element
+            into = nft.named_set(self._net, protocol, ports)
+            sets.setdefault(into, []).append(element)
         for into, some in sets.items():
             self._add(some, timeout_s, into)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+from axonkernel.typed import NamedTuple
 
 __all__ = ["Span", "atoms", "less", "parse"]
 

@@ -9,18 +9,33 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
-from typing import NoReturn
 
 from axonkernel.box.channel import Channel, ChannelClosed, pair
 from axonkernel.box.linux import die_with_parent
 from axonkernel.box.model import NetPlan, Refusal
 from axonkernel.box.resolver.doors import Doors, Lines, lines, open_doors
+from axonkernel.typed import Any, NamedTuple, NoReturn
 
-__all__ = ["Resolver"]
+__all__ = ["Heard", "Resolver"]
 
 #: How often it is started again; then names are no longer answered.
 _STARTS = 16
+#: Addresses whose names are known.
+_MOST_NAMED = 2048
+_ENDS_WITHIN_S = 1.0
+
+
+class Heard(NamedTuple):
+    """What a resolver said.
+
+    Arguments:
+        asked: names that wait for a person.
+    """
+
+    refused: tuple[Refusal, ...] = ()
+    asked: tuple[str, ...] = ()
 
 
 class Resolver:
@@ -37,7 +52,8 @@ class Resolver:
         self._channel: Channel | None = None
         self._starts = 0
         self._pid = 0
-        self._granted: list[dict[str, object]] = []
+        self._granted: list[dict[str, Any]] = []
+        self._named: dict[str, str] = {}
 
     def open(self) -> None:
         """Listen where the box asks. Raises OSError."""
@@ -49,21 +65,60 @@ class Resolver:
             return (self._channel.fileno(),)
         return () if self._doors is None else tuple(door.fileno() for door in self._doors)
 
-    def listen(self) -> tuple[Refusal, ...]:
-        """When one of :meth:`filenos` is readable: what was refused, if that is what it is."""
+    def listen(self) -> Heard:
+        """When one of :meth:`filenos` is readable: what the resolver says, if that is what it
+        is."""
         if self._channel is None:
             self._start()
-            return ()
+            return Heard()
         try:
             message, _ = self._channel.receive()
         except ChannelClosed:
-            self._end()
-            return ()
-        return tuple(Refusal(*each) for each in message["refused"])
+            self._ended()
+            return Heard()
+        return self._heard(message)
 
-    def grant(self, order: dict[str, object]) -> None:
-        """Have a name answered for the rest of the run: a person said so."""
-        self._granted.append(order)
+    def name_of(self, address: str) -> str:
+        """The name that was answered with an address last; "" for none."""
+        return self._named.get(address, "")
+
+    def order(self, order: dict[str, Any]) -> None:
+        """Carry out ``grant`` or ``refuse`` about a name: a person said so."""
+        if order["op"] == "grant":
+            self._granted.append(order)
+        self._tell(order)
+
+    def end(self) -> tuple[Refusal, ...]:
+        """End it; what was refused and not told yet."""
+        refused: list[Refusal] = []
+        if self._channel is not None:
+            self._tell({"op": "end"})
+            try:
+                while self._says_something():
+                    refused += self._heard(self._channel.receive()[0]).refused
+            except ChannelClosed:
+                pass
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            self._ended()
+        return tuple(refused)
+
+    def _says_something(self) -> bool:
+        assert self._channel is not None
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        return bool(poll.poll(_ENDS_WITHIN_S * 1000))
+
+    def _heard(self, message: dict[str, Any]) -> Heard:
+        for address, name in message["named"].items():
+            self._named.pop(address, None)
+            self._named[address] = name
+        while len(self._named) > _MOST_NAMED:
+            del self._named[next(iter(self._named))]
+        refused = tuple(Refusal(*each) for each in message["refused"])
+        return Heard(refused, tuple(message["asked"]))
+
+    def _tell(self, order: dict[str, Any]) -> None:
         if self._channel is not None:
             with contextlib.suppress(ChannelClosed):
                 self._channel.send(order)
@@ -82,7 +137,7 @@ class Resolver:
             self._become(theirs)
         theirs.close()
         for order in self._granted:
-            self.grant(order)
+            self._tell(order)
 
     def _become(self, channel: Channel) -> NoReturn:
         try:
@@ -97,7 +152,7 @@ class Resolver:
         finally:
             os._exit(1)
 
-    def _end(self) -> None:
+    def _ended(self) -> None:
         assert self._channel is not None
         self._channel.close()
         self._channel = None

@@ -12,6 +12,7 @@ from ipaddress import ip_network
 from axonkernel.policy.hosts import (
     Number,
     address_number,
+    bases,
     canonical_host,
     needs_own_entry,
     network_needs_own_entry,
@@ -100,11 +101,7 @@ class HostTable:
         """What speaks of a host name. ``public`` does, ``private`` never."""
         found = [ports] if (ports := self._names.get(name)) else []
         if self._bases:
-            at = name.find(".") + 1
-            while at:
-                if ports := self._bases.get(name[at:]):
-                    found.append(ports)
-                at = name.find(".", at) + 1
+            found += [ports for base in bases(name) if (ports := self._bases.get(base))]
         for word in ("*", "public") if self._words else ():
             if ports := self._words.get(word):
                 found.append(ports)

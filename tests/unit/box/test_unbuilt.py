@@ -24,8 +24,6 @@ ADDRESS = {"allow": ["9.9.9.9:443"]}
         ({"net": {**ADDRESS, "tls_names": "check"}}, "net.tls_names"),
         ({"net": {**ADDRESS, "proxy": "http://9.9.9.9:3128"}}, "net.proxy"),
         ({"net": {**ADDRESS, "listen": [8080]}}, "net.listen"),
-        ({"net": {**ADDRESS, "dns": "open"}}, "net.dns"),
-        ({"net": {**ADDRESS, "resolver": "9.9.9.9"}}, "net.dns"),
         ({"box": {"noexec": True}, "fs": {"write": ["/"]}}, "box.noexec"),
     ],
     ids=str,
@@ -44,6 +42,7 @@ def test_each_is_named_alone(data: dict[str, Any], field: str) -> None:
         {"net": {**ADDRESS, "tls_names": "off", "dns": "allowlist", "link": "pasta"}},
         {"net": {**ADDRESS, "link": "veth"}},
         {"net": {"allow": True, "dns": "off"}},
+        {"net": {**ADDRESS, "dns": "open", "resolver": "9.9.9.9"}},
         {"box": {"noexec": False, "devices": [], "nested_userns": True, "run_as": 7}},
         {"box": {"noexec": True, "devices": ["kvm"]}, "default": "deny"},
     ],
@@ -55,9 +54,12 @@ def test_what_is_held_or_the_default_is_not(data: dict[str, Any]) -> None:
 
 
 def test_names_are_what_needs_a_resolver() -> None:
-    """Not addresses, not all of it, not an absent block."""
-    net = policy({"net": {"allow": ["a.test:443", "9.9.9.9:1", "*.b.test:80", "10.0.0.0/8:1"]}}).net
+    """Not addresses, not all of it, not an absent block; only without one they open nothing."""
+    allow = ["a.test:443", "9.9.9.9:1", "*.b.test:80", "10.0.0.0/8:1", "public:443"]
+    net = policy({"net": {"allow": allow}}).net
     assert names_in(net) == ("a.test:443", "*.b.test:80")
-    assert len(tuple(unreachable(net))) == 2
+    assert tuple(unreachable(net)) == ()
+    off = policy({"net": {"allow": allow, "dns": "off"}}).net
+    assert len(tuple(unreachable(off))) == 2
     for none in (None, policy({"net": {"allow": True}}).net, policy({"net": {}}).net):
         assert names_in(none) == () and tuple(unreachable(none)) == ()

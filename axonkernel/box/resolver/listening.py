@@ -1,0 +1,125 @@
+"""The doors of the resolver, by which the box asks: datagrams, and streams with many questions.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import Callable
+from functools import partial
+
+from axonkernel.box.resolver.doors import Doors
+from axonkernel.box.resolver.loop import Loop, Timer
+from axonkernel.box.resolver.wire import Malformed
+from axonkernel.typed import Protocol
+
+__all__ = ["IDLE_S", "MOST_STREAMS", "Listening"]
+
+#: Streams at once, and how long one may be silent (seconds).
+MOST_STREAMS, IDLE_S = 128, 10.0
+_AT_ONCE = 64
+_QUESTION_BYTES = 4096
+
+
+class _Answers(Protocol):
+    def answer(self, data: bytes, reply: Callable[[bytes], object], *, stream: bool) -> None: ...
+
+
+class Listening:
+    """Takes every question to ``answers``, and its answer back to who asked."""
+
+    def __init__(self, loop: Loop, doors: Doors, answers: _Answers) -> None:
+        self._loop = loop
+        self._datagrams, self._door = (socket.socket(fileno=door.detach()) for door in doors)
+        self._answers = answers
+        self._streams: dict[_Stream, None] = {}
+        loop.add(self._datagrams.fileno(), self._take_datagrams)
+        loop.add(self._door.fileno(), self._accept)
+
+    def _take_datagrams(self) -> None:
+        door = self._datagrams
+        for _ in range(_AT_ONCE):
+            try:
+                data, source = door.recvfrom(_QUESTION_BYTES)
+            except OSError:  # none is left
+                return
+            with contextlib.suppress(Malformed):
+                self._answers.answer(data, partial(self._send, source), stream=False)
+
+    def _send(self, source: tuple[str, int], answer: bytes) -> None:
+        with contextlib.suppress(OSError):  # who asked has gone, or reads nothing
+            self._datagrams.sendto(answer, source)
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                sock, _ = self._door.accept()
+            except OSError:
+                return
+            sock.setblocking(False)
+            if len(self._streams) >= MOST_STREAMS:
+                next(iter(self._streams)).close()
+            self._streams[_Stream(self._loop, sock, self._answers, self._streams)] = None
+
+
+class _Stream:
+    def __init__(
+        self, loop: Loop, sock: socket.socket, answers: _Answers, streams: dict[_Stream, None]
+    ) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._answers = answers
+        self._streams = streams
+        self._data = bytearray()
+        self._timer: Timer = loop.after(IDLE_S, self.close)
+        loop.add(sock.fileno(), self._read)
+
+    def close(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._timer.cancel()
+            self._loop.remove(self._sock.fileno())
+            self._streams.pop(self, None)
+            self._sock.close()
+
+    def _read(self) -> None:
+        try:
+            part = self._sock.recv(_QUESTION_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            part = b""
+        if not part:
+            self.close()
+            return
+        self._timer.cancel()
+        self._timer = self._loop.after(IDLE_S, self.close)
+        self._data += part
+        try:
+            self._take()
+        except Malformed:
+            self.close()
+
+    def _take(self) -> None:
+        while len(self._data) >= 2:
+            end = 2 + int.from_bytes(self._data[:2], "big")
+            if end > _QUESTION_BYTES:
+                raise Malformed("too long")
+            if len(self._data) < end:
+                return
+            question = bytes(self._data[2:end])
+            del self._data[:end]
+            self._answers.answer(question, self._send, stream=True)
+
+    def _send(self, answer: bytes) -> None:
+        if self._sock.fileno() < 0:
+            return
+        framed = struct.pack("!H", len(answer)) + answer
+        try:
+            if self._sock.send(framed) == len(framed):
+                return
+        except OSError:
+            pass
+        self.close()  # it reads nothing
