@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -93,8 +94,6 @@ def test_each_destination_is_told_once_and_while_the_box_runs(near: Boxed) -> No
 
 
 def waiting(most: int = 400) -> Any:
-    import time
-
     for _ in range(most):
         yield time.sleep(0.025)
     raise AssertionError("it did not come in time")
@@ -148,6 +147,101 @@ def test_nobody_there_is_no_and_costs_nothing(near: Boxed, net: Internet) -> Non
     (settled,) = records(near, "escalation.settled")
     assert (settled["outcome"], settled["request"]["connect"]) == ("headless", [TWO4, 443, "tcp"])
     assert not net.seen("packet-tcp")
+
+
+#: Looks names up and connects; says how each try ended and whether it had to wait.
+LOOK_UP = """
+import errno, socket, sys, time
+def attempt(name, port):
+    start = time.monotonic()
+    try:
+        address = socket.getaddrinfo(name, port, socket.AF_INET, socket.SOCK_STREAM)[0][4]
+        with socket.socket() as s:
+            s.settimeout(5)
+            s.connect(address); s.send(b"x"); said = "ok" if s.recv(1) else "closed"
+    except socket.gaierror: said = "no-name"
+    except OSError as error: said = errno.errorcode.get(error.errno, "timeout")
+    return said + "-late" * (time.monotonic() - start > 0.5)
+def all(): print(*(attempt(*each) for each in TRIES), flush=True)
+"""
+
+
+def looking_up(*tries: tuple[str, int], then: str = "") -> list[str]:
+    return [PYTHON, "-ISc", f"TRIES = {tries!r}\n{LOOK_UP}all()\n{then}"]
+
+
+def test_names_are_told_with_what_they_led_to(near: Boxed, net: Internet) -> None:
+    """A name that is not granted, a granted name at another port, and a private answer; each by
+    its name, and nobody outside was asked about the first."""
+    tries = (("api.test", 443), ("web.test", 443), ("api.test", 7), ("private.test", 443))
+    grants = ["--read", ".", "--net", "api.test:443", "--net", "private.test:443"]
+    run = near.exec(*grants, command=looking_up(*tries, then="all()"))
+    assert run.text.splitlines() == ["ok no-name ECONNREFUSED no-name"] * 2, run.err
+    found = {(d["name"], d["address"], d["port"]): d["times"] for d in run.status["denials"]}
+    assert found[("web.test", "", 0)] == found[("api.test", ONE4, 7)] == 2
+    assert ("private.test", ADDRESSES["private4"], 0) in found and len(found) == 3
+    drops = {(r["name"], r["address"], r["port"]) for r in records(near, "net.drop")}
+    assert drops == found.keys()
+    private = f"the address {ADDRESSES['private4']} of private.test"
+    for shown in ("the name web.test", f"{ONE4}:7 (api.test)", private):
+        assert shown in run.err
+    asked = {record.data.partition(" ")[0] for record in net.seen("dns")}
+    assert asked == {"api.test", "private.test"}
+
+
+def test_a_name_waits_for_a_person(near: Boxed, net: Internet) -> None:
+    """The program's own question is answered once a person has said yes, for the ports that
+    escalate names; no is the end of it, also for a name that allow grants; deny is not asked
+    about, and nobody outside hears of a name before the yes."""
+    tries = (("web.test", 443), ("web.test", 7), ("api.test", 443), ("a.wild.test", 443),
+             ("b.wild.test", 443), ("shared.test", 443))  # fmt: skip
+    block = (
+        'allow = ["api.test:443", "shared.test:443"]\n'
+        'escalate = ["web.test:443-444", "*.wild.test:443", "api.test:443"]\n'
+        'deny = ["b.wild.test:*"]'
+    )
+    grants = policy(near, block, '[limits]\nwall = "20s"\n')
+    words = [*near.prefix, *command_line(*grants, command=looking_up(*tries, then="all()"))]
+    with Person(words, cwd=near.project, env=near.env) as person:
+        answers = {
+            '"web.test"\n  port    443-444/tcp': "yes",
+            '"api.test"\n  port    443/tcp': "no",
+            '"a.wild.test"\n  port    443/tcp': "no run",
+        }
+        for count, (question, answer) in enumerate(answers.items(), 1):
+            person.wait_for_count("[no]: ", count)
+            assert question in person.seen.replace("\r", "").rpartition("asks to")[2]
+            if count == 1:
+                assert not net.seen("dns")
+            time.sleep(0.6)
+            person.type(f"{answer}\n")
+        person.wait_for("ok ECONNREFUSED no-name no-name no-name ok")
+        assert person.ended() == 0
+        shown = person.seen.replace("\r", "")
+    assert "ok-late ECONNREFUSED no-name-late no-name-late no-name ok" in shown
+    assert shown.count("[no]: ") == 3
+    asked = {record.data.partition(" ")[0] for record in net.seen("dns")}
+    assert asked == {"web.test", "shared.test"}
+    assert {(r.address, r.port) for r in net.seen("packet-tcp")} == {(TWO4, 443), (ONE4, 443)}
+
+
+def test_a_flood_of_names_is_bounded(near: Boxed) -> None:
+    """A thousand names that nobody granted: told apart as far as there is room, all counted."""
+    code = """
+import socket, struct
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(("127.0.0.53", 53)); s.settimeout(5)
+for n in range(1000):
+    label = b"x%d" % n
+    name = bytes([len(label)]) + label + b"\\x04evil\\x04test\\0"
+    s.send(struct.pack("!HHHHHH", n, 256, 1, 0, 0, 0) + name + b"\\0\\1\\0\\1"); s.recv(512)
+print("asked")
+"""
+    run = near.exec("--read", ".", "--net", "api.test:443", command=[PYTHON, "-ISc", code])
+    assert run.text == "asked\n", run.err
+    told = run.status["denials"]
+    assert sum(d["times"] for d in told) == 1000 and len(told) == 257
+    assert (told[-1]["protocol"], told[-1]["name"]) == ("", "")
+    assert len(records(near, "net.drop")) <= 257
 
 
 AGENT = """
