@@ -78,6 +78,7 @@ class Shimmed:
 
     Arguments:
         names: of the programs that are shims.
+        program: what lies at these names.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Shimmed:
         root: Path,
         answer: Callable[[Incoming], Refused | Ended],
         names: Sequence[str] = ("prog",),
+        program: str | None = None,
         **settings: Any,
     ) -> None:
         self.folder = root / "broker"
@@ -93,7 +95,7 @@ class Shimmed:
         for folder in (self.folder, self.bin, self.work):
             folder.mkdir()
         for name in names:
-            (self.bin / name).write_bytes(Path(shim.path()).read_bytes())
+            (self.bin / name).write_bytes(Path(program or shim.path()).read_bytes())
             (self.bin / name).chmod(0o755)
         self.listener = Listener(self.folder / "socket", answer, **settings)
 
@@ -103,19 +105,15 @@ class Shimmed:
     def __exit__(self, *_: object) -> None:
         self.listener.close()
 
-    def wrapped(self, argv: Sequence[Any]) -> list[Any]:
-        """``argv`` where the socket is at its place."""
-        return _wrapped(self.folder, argv)
+    def wrapped(self, argv: Sequence[Any], *options: str) -> list[Any]:
+        """``argv`` where the socket is at its place, and nothing else is walled."""
+        program = find_program("bwrap", "bubblewrap")
+        mounts = ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--tmpfs", "/run"]
+        mounts += ["--bind", str(self.folder), "/run/axonkernel/broker"]
+        return [program, *mounts, *options, *argv]
 
     def run(self, argv: Sequence[Any], **settings: Any) -> subprocess.CompletedProcess[bytes]:
         """Run a command; the first word may be the name of a shim."""
         words = [str(self.bin / argv[0]) if (self.bin / argv[0]).exists() else argv[0], *argv[1:]]
         options: dict[str, Any] = {"capture_output": True, "timeout": 60, "cwd": self.work}
         return subprocess.run(self.wrapped(words), **options | settings)
-
-
-def _wrapped(folder: Path, argv: Sequence[Any]) -> list[Any]:
-    """``argv`` with ``folder`` where a box has the broker's; nothing else is walled."""
-    program = find_program("bwrap", "bubblewrap")
-    mounts = ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--tmpfs", "/run"]
-    return [program, *mounts, "--bind", str(folder), "/run/axonkernel/broker", *argv]

@@ -101,11 +101,18 @@ def started(shimmed: Shimmed, *words: str, prefix: str = "") -> Iterator[subproc
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def pid_of(shimmed: Shimmed) -> int:
-    """The shim that :func:`started` started."""
+def pid_of(shimmed: Shimmed, *, relays: bool = True) -> int:
+    """The shim that :func:`started` started, once it passes signals on."""
     file = shimmed.work / "pid"
     until(lambda: file.exists() and file.read_text().endswith("\n"))
-    return int(file.read_text())
+    pid = int(file.read_text())
+    until(lambda: not relays or "SigBlk:\t0000000000000000" not in status(pid))
+    return pid
+
+
+def status(pid: int) -> str:
+    """What the kernel says of a process."""
+    return Path(f"/proc/{pid}/status").read_text()
 
 
 def is_gone(pid: int) -> bool:
@@ -196,8 +203,8 @@ def test_approval_after_the_caller_died(tmp_path: Path, number: int) -> None:
     with Shimmed(tmp_path, answer) as shimmed:
         with started(shimmed, "push"):
             assert asked.wait(WAITS_S)
-            os.kill(pid_of(shimmed), number)
-            until(lambda: is_gone(pid_of(shimmed)))
+            os.kill(pid_of(shimmed, relays=False), number)
+            until(lambda: is_gone(pid_of(shimmed, relays=False)))
             approved.set()
             until(lambda: withdrawn)
         assert withdrawn == [True] and not marker.exists()
@@ -218,7 +225,7 @@ def test_a_caller_that_dies_before_its_box_is_followed(tmp_path: Path) -> None:
 
     with Shimmed(tmp_path, answer) as shimmed, started(shimmed, "push"):
         assert begun.wait(WAITS_S)
-        os.kill(pid_of(shimmed), signal.SIGKILL)
+        os.kill(pid_of(shimmed, relays=False), signal.SIGKILL)
         until(lambda: ended)
     assert ended[0].status == 128 + signal.SIGKILL
 

@@ -155,3 +155,10 @@ def test_the_command_is_there(python: Path, project: Project) -> None:
     rows = project.run([script, "doctor", "--json"])
     assert "Traceback" not in rows.err
     assert "python3-nftables" in json.dumps(json.loads(rows.out))
+
+
+def test_the_shim_of_brokered_programs_is_in_the_wheel(python: Path, project: Project) -> None:
+    """And can be started: with no supervisor to ask it says so."""
+    code = "from axonkernel.box import shim; import os; os.execv(shim.path(), ['git', 'push'])"
+    ended = project.run([python, "-c", code])
+    assert (ended.code, "no supervisor answers" in ended.err) == (125, True)

@@ -6,9 +6,15 @@ import os
 
 from axonkernel.errors import IsolationUnavailable
 
-__all__ = ["path"]
+__all__ = ["packs", "path"]
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def packs() -> str:
+    """What is git's shell in a box of its own; "" where there is none for this machine."""
+    found = os.path.join(_FOLDER, f"packs.{os.uname().machine}")
+    return found if os.access(found, os.X_OK) else ""
 
 
 def path() -> str:
