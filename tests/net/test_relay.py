@@ -57,7 +57,7 @@ def test_each_refusal_is_told(played: dict[str, Any]) -> None:
         ["tls-none", "198.51.100.7", 443, ""],
         ["not-tls", "198.51.100.7", 443, ""],
         ["tls-malformed", "198.51.100.7", 443, ""],
-        ["unreachable", "198.51.100.7", 450, ""],
+        ["unreachable", "198.51.100.7", 450, "api.test"],
     ]
     quiet = ("peers", "byte_by_byte", "half_close", "other_half_close", "many", "backpressure")
     assert [played[f"refused by {name}"] for name in quiet] == [[]] * len(quiet)
@@ -105,8 +105,8 @@ def test_names_go_through_a_proxy(played: dict[str, Any]) -> None:
         "the proxy itself": "ConnectionRefusedError",
     }  # fmt: skip
     assert played["refused by through_proxy"] == [
-        ["proxy-403", "198.18.0.3", 443, "unknown.test"],
-        ["unreachable", "198.18.0.4", 443, "garbage.test"],
+        ["proxy-403", "127.128.0.3", 443, "unknown.test"],
+        ["unreachable", "127.128.0.4", 443, "garbage.test"],
         ["ungranted", "198.51.100.7", 443, ""],
     ]
 
@@ -114,6 +114,6 @@ def test_names_go_through_a_proxy(played: dict[str, Any]) -> None:
 def test_a_proxy_that_fails_is_told_at_once(played: dict[str, Any]) -> None:
     """A wrong password, and nobody there."""
     assert played["without_password"] == "ConnectionResetError"
-    assert played["refused by without_password"] == [["proxy-407", "198.18.0.1", 443, "api.test"]]
+    assert played["refused by without_password"] == [["proxy-407", "127.128.0.1", 443, "api.test"]]
     assert played["proxy_down"] == ["ConnectionResetError", True]
-    assert played["refused by proxy_down"] == [["unreachable", "198.18.0.1", 443, "api.test"]]
+    assert played["refused by proxy_down"] == [["unreachable", "127.128.0.1", 443, "api.test"]]

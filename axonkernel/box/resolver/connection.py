@@ -9,20 +9,29 @@ from __future__ import annotations
 import select
 import socket
 from collections.abc import Callable
-from typing import NamedTuple
 
 from axonkernel.box.resolver import original
 from axonkernel.box.resolver.hello import Hello, HelloReader
-from axonkernel.box.resolver.proxy import REPLY_BYTES, Proxy, read_reply, request
+from axonkernel.box.resolver.proxy import REPLY_BYTES, read_reply, request
 from axonkernel.box.resolver.splice import Flow, Pipes
+from axonkernel.typed import NamedTuple, Protocol
 
-__all__ = ["Connection", "Refused", "Rules"]
+__all__ = ["Connection", "Dialing", "Refused", "Rules", "Through"]
 
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 _PART_BYTES = 16 * 1024
 
 #: Hear of some events of a socket of a connection.
 Watch = Callable[[socket.socket, "Connection", int], None]
+
+
+class Dialing(Protocol):
+    """Makes connections to a proxy; see dialer.py."""
+
+    def fileno(self) -> int: ...
+    def ask(self) -> None: ...
+    def take(self) -> socket.socket | None: ...
+    def close(self) -> None: ...
 
 
 class Refused(Exception):
@@ -42,21 +51,32 @@ class Refused(Exception):
         self.name = name
 
 
+class Through(NamedTuple):
+    """The proxy that every connection goes through.
+
+    Arguments:
+        name_of: the granted name that an address was made up for; "" for none.
+        credentials: what the proxy wants to hear; "" for nothing. Secret.
+        dialer: makes connections to it.
+    """
+
+    name_of: Callable[[str], str]
+    credentials: str
+    dialer: Dialing
+
+
 class Rules(NamedTuple):
     """What is held of every connection.
 
     Arguments:
         check: its TLS server name is compared.
         granted: whether a server name is granted for a port.
-        name_of: the granted name that an address was made up for; "" for none. Asked with a
-            proxy only.
-        proxy: every connection goes through it; its host is an address.
+        through: the proxy; None to go on to where the client meant.
     """
 
     check: bool
     granted: Callable[[str, int], bool]
-    name_of: Callable[[str], str] = lambda _: ""
-    proxy: Proxy | None = None
+    through: Through | None = None
 
 
 class Connection:
@@ -81,13 +101,15 @@ class Connection:
         #: What it is when it takes too long now.
         self.overdue = "slow"
         self.spliced = False
+        #: Waits for the dialer.
+        self.is_dialed_for = False
         self._client = client
         self._server: socket.socket | None = None
         self._rules = rules
         self._pipes = pipes
         self._watch = watch
         self._flows: tuple[Flow, Flow] | None = None
-        self._name = rules.name_of(address) if rules.proxy else ""
+        self._name = rules.through.name_of(address) if rules.through else ""
         self._first = bytearray()
         self._reply = bytearray()
         self._reader = HelloReader()
@@ -128,7 +150,7 @@ class Connection:
     # -- the steps ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        if self._rules.proxy and not self._name:
+        if self._rules.through and not self._name:
             raise Refused("ungranted")
         self._watch(self._client, self, _IN)
         if self._rules.check:
@@ -155,29 +177,40 @@ class Connection:
             raise Refused(f"tls-{hello.kind}")
         if not self._rules.granted(hello.name, self.port):
             raise Refused("tls-name", hello.name)
+        self._name = self._name or hello.name
 
     def _dial(self) -> None:
-        proxy = self._rules.proxy
         self.overdue = "unreachable"
         self._watch(self._client, self, 0)
         try:
-            there = (proxy.host, proxy.port) if proxy else (self.address, self.port)
-            self._server = original.begin(*there)
+            if self._rules.through:
+                self.is_dialed_for = True
+                self._rules.through.dialer.ask()
+            else:
+                self.dialed(original.begin(self.address, self.port))
         except OSError:
             raise Refused("unreachable", self._name) from None
-        self._watch(self._server, self, _OUT)
+
+    def dialed(self, server: socket.socket | None) -> None:
+        """Go on by a connection that is being made; None for that there is none to be had.
+        Raises Refused."""
+        self.is_dialed_for = False
+        if server is None:
+            raise Refused("unreachable", self._name)
+        self._server = server
+        self._watch(server, self, _OUT)
         self._step = self._connected
 
     def _connected(self) -> None:
         assert self._server
         if self._server.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             raise Refused("unreachable", self._name)
-        proxy = self._rules.proxy
-        if proxy is None:
+        through = self._rules.through
+        if through is None:
             self._splice(b"")
             return
         # A new connection takes so few bytes at once.
-        self._server.send(request(self._name, self.port, proxy.credentials))
+        self._server.send(request(self._name, self.port, through.credentials))
         self._watch(self._server, self, _IN)
         self._step = self._read_reply
 

@@ -6,13 +6,15 @@ library only.
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from axonkernel.box.resolver import original
-from axonkernel.box.resolver.connection import Connection, Refused, Rules
+from axonkernel.box.resolver.connection import Connection, Dialing, Refused, Rules
 from axonkernel.box.resolver.splice import Pipes
 
 __all__ = ["HELLO_S", "MOST", "WAITING", "Relay"]
@@ -57,8 +59,12 @@ class Relay:
             listener.fileno(): listener
             for listener in (original.listeners() if listeners is None else listeners)
         }
+        self._undialed: deque[Connection] = deque()
         for fd in self._listeners:
             self._epoll.register(fd, select.EPOLLIN)
+        self._dialer = rules.through.dialer if rules.through else None
+        if self._dialer:
+            self._epoll.register(self._dialer.fileno(), select.EPOLLIN)
 
     def fileno(self) -> int:
         """Readable when there is something to do."""
@@ -79,6 +85,8 @@ class Relay:
         for fd, events in self._epoll.poll(0, _EVENTS_AT_ONCE):
             if listener := self._listeners.get(fd):
                 self._accept(listener)
+            elif self._dialer and fd == self._dialer.fileno():
+                self._take_dialed(self._dialer)
             elif connection := self._connections.get(fd):
                 self._go_on(connection, fd, events)
         self._close_over()
@@ -131,10 +139,32 @@ class Relay:
         self._waiting[connection] = time.monotonic() + HELLO_S
         self._go_on(connection, -1, 0)
 
+    def _take_dialed(self, dialer: Dialing) -> None:
+        """Hand what the dialer made to those who wait for it, in their order."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                try:
+                    made = dialer.take()
+                except ConnectionError:  # it has ended: everyone is refused from now on
+                    self._epoll.unregister(dialer.fileno())
+                    while self._undialed:
+                        self._hand(self._undialed.popleft(), None)
+                    return
+                self._hand(self._undialed.popleft(), made)
+
+    def _hand(self, connection: Connection, made: socket.socket | None) -> None:
+        if connection.is_dialed_for:
+            self._do(connection, lambda: connection.dialed(made))
+        elif made is not None:  # it did not want to wait
+            made.close()
+
     def _go_on(self, connection: Connection, fd: int, events: int) -> None:
+        self._do(connection, lambda: connection.go_on(fd, events))
+
+    def _do(self, connection: Connection, step: Callable[[], None]) -> None:
         before = connection.overdue
         try:
-            connection.go_on(fd, events)
+            step()
         except Refused as refused:
             self._refuse(connection, refused)
         except OSError:
@@ -146,6 +176,8 @@ class Relay:
                 self._waiting.pop(connection, None)
             elif connection.overdue != before:
                 self._waiting[connection] = time.monotonic() + ONWARD_S
+                if connection.is_dialed_for:
+                    self._undialed.append(connection)
 
     def _watch(self, sock: socket.socket, connection: Connection, events: int) -> None:
         """Hear of ``events`` of a socket; -1 for of nothing at all."""
@@ -167,6 +199,7 @@ class Relay:
 
     def _end(self, connection: Connection, *, reset: bool) -> None:
         self._waiting.pop(connection, None)
+        connection.is_dialed_for = False
         connection.leave()
         self._over.append((connection, reset))
 
