@@ -292,3 +292,43 @@ def test_the_caller_in_an_agents_box_sees_why_a_program_failed(near: Boxed) -> N
     assert [[d["address"] for d in denied] for denied in ended] == [[TWO4], [], [TWO4, THREE4]]
     (whole,) = records(near, "box.end")
     assert {d["address"]: d["times"] for d in whole["result"]["denied"]} == {TWO4: 3, THREE4: 1}
+
+
+FETCHING = """
+from axonkernel import AxonError, define_agent
+agent = define_agent("fetcher", policy={POLICY!r})
+@agent.handler
+async def handle(kernel, request):
+    said = []
+    for url in {URLS!r}:
+        try:
+            said.append((await kernel.call("http.fetch", url=url))["text"])
+        except AxonError as error:
+            said.append(type(error).__name__)
+    return said
+agent.run()
+"""
+
+
+def test_a_fetch_from_an_agents_box_is_asked_about_once(near: Boxed, net: Internet) -> None:
+    """What a person lets the tool reach the box can reach, by name and by address; a name that
+    nobody granted and a private answer are not fetched."""
+    policy = {
+        "default": "deny",
+        "fs": {"read": [str(near.project)]},
+        "net": {"allow": ["api.test:80", "private.test:80"], "escalate": ["web.test:80"]},
+        "tools": {"http": {"fetch": True}},
+    }
+    urls = [f"http://{name}.test/" for name in ("api", "web", "private", "metadata")]
+    text = FETCHING.format(POLICY=policy, URLS=urls)
+    (near.project / "agent.py").write_text(text)
+    words = [*near.prefix, sys.executable, str(near.project / "agent.py")]
+    with Person(words, cwd=near.project, env=near.env) as person:
+        person.wait_for("[no]: ")
+        assert "web.test" in person.seen
+        person.type("yes run\n")
+        assert person.ended() == 0, person.seen
+        assert person.seen.count("[no]: ") == 1
+    said = json.loads(person.seen.replace("\r", "").strip().splitlines()[-1])
+    assert said == ["GET / HTTP/1.1", "GET / HTTP/1.1", "ToolError", "PolicyDenied"]
+    assert {(r.address, r.port) for r in net.seen("packet-tcp")} == {(ONE4, 80), (TWO4, 80)}
