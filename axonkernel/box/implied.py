@@ -35,6 +35,7 @@ def implied_grants(policy: Policy, env: Mapping[str, str]) -> BoxGrants:
         write=("/tmp", "/var/tmp", "/dev/shm", *home, *host.devices),
         read=tuple(sorted({*_floor(host), *_programs(bare, host)})),
         host=granted,
+        brokered=tuple(program.file for program in host.brokered),
     )
 
 

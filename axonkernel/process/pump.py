@@ -15,6 +15,9 @@ Stop = Literal["end", "time", "output"]
 
 _CHUNK_BYTES = 65536
 
+#: For a few descriptors and a short time; not everywhere.
+_Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)
+
 #: A pipe that a left-over process holds open must not hold the call.
 _DRAIN_S = 0.2
 
@@ -83,7 +86,7 @@ def pump(
     Returns what came first: its end, the time or the amount.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    with selectors.DefaultSelector() as selector:
+    with _Selector() as selector:
         selector.register(news, selectors.EVENT_READ, None)
         for capture in captures:
             selector.register(capture.file, selectors.EVENT_READ, capture)
@@ -129,8 +132,10 @@ def drain(captures: list[Capture], feed: Feed | None) -> None:
     """Read what is left in the pipes of an ended program, and close them."""
     if feed is not None:
         _close(feed)
+    if all(capture.file < 0 for capture in captures):
+        return
     deadline = time.monotonic() + _DRAIN_S
-    with selectors.DefaultSelector() as selector:
+    with _Selector() as selector:
         for capture in captures:
             if capture.file >= 0:
                 selector.register(capture.file, selectors.EVENT_READ, capture)

@@ -20,6 +20,8 @@ __all__ = ["Lane", "Zygote"]
 
 #: Lanes that are kept for the next programs.
 _MOST_FREE = 16
+#: So many free lanes are not added to, when none is ready just now.
+_ENOUGH = 4
 #: A lane that is about to go by itself is not used.
 _LEAVES_S = IDLE_S * 0.8
 
@@ -109,13 +111,14 @@ class Zygote:
             server.close()
 
     def _pick(self) -> Lane | None:
-        """The lane that was used last of those that are ready, or of all."""
+        """The lane that was used last of those that are ready; None to take one more."""
         while self._free and not self._free[0].is_fresh():
             self._free.pop(0).channel.close()
-        if not self._free:
-            return None
-        ready = (at for at in reversed(range(len(self._free))) if self._free[at].is_ready())
-        return self._free.pop(next(ready, -1))
+        for at in reversed(range(len(self._free))):
+            if self._free[at].is_ready():
+                return self._free.pop(at)
+        # Of many, the one that waits longest will be ready soonest.
+        return self._free.pop(0) if len(self._free) >= _ENOUGH else None
 
     def _ask(self) -> Lane:
         for _ in range(2):  # one that was killed is replaced
