@@ -180,6 +180,9 @@ def test_names_are_told_with_what_they_led_to(near: Boxed, net: Internet) -> Non
     found = {(d["name"], d["address"], d["port"]): d["times"] for d in run.status["denials"]}
     assert found[("web.test", "", 0)] == found[("api.test", ONE4, 7)] == 2
     assert ("private.test", ADDRESSES["private4"], 0) in found and len(found) == 3
+    # Its socket is open while it waits, unlike that of a refused connection.
+    programs = {d["name"]: d["program"] for d in run.status["denials"] if not d["address"]}
+    assert programs == {"web.test": "python3"}
     drops = {(r["name"], r["address"], r["port"]) for r in records(near, "net.drop")}
     assert drops == found.keys()
     private = f"the address {ADDRESSES['private4']} of private.test"

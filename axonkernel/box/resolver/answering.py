@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from axonkernel.box.model import NetPlan
 from axonkernel.box.resolver import svcb, wire
 from axonkernel.box.resolver.admitting import Admission
+from axonkernel.box.resolver.asker import Askers
 from axonkernel.box.resolver.flow import Flow
 from axonkernel.box.resolver.granted import Granted, is_host_name
 from axonkernel.box.resolver.sets import Full, Sets
@@ -37,12 +38,14 @@ Reply = Callable[[bytes], object]
 
 
 class _Asked(NamedTuple):
-    """A question on its way: the names it may mean, those that were tried left out."""
+    """A question on its way: the names it may mean, those that were tried left out, and the
+    port that it came from."""
 
     question: Question
     names: tuple[str, ...]
     reply: Reply
     stream: bool
+    port: int
 
 
 class Answering:
@@ -56,13 +59,14 @@ class Answering:
         self._sets = sets
         self._tell = tell
         self._flow = Flow()
+        self._askers = Askers()
         #: Questions about names that a person is asked about.
         self._held: dict[str, list[_Asked]] = {}
 
-    def answer(self, data: bytes, reply: Reply, *, stream: bool) -> None:
+    def answer(self, data: bytes, reply: Reply, *, stream: bool, port: int) -> None:
         """Answer a message of the box. Raises Malformed for what cannot be answered."""
         question = wire.read_question(data)
-        asked = _Asked(question, self._meant(question.name), reply, stream)
+        asked = _Asked(question, self._meant(question.name), reply, stream, port)
         if question.opcode or not question.asked:
             self._say(asked, wire.NOTIMP if question.opcode else wire.FORMERR)
         elif question.name == "localhost" or question.name.endswith(".localhost"):
@@ -125,9 +129,9 @@ class Answering:
     def _refuse(self, asked: _Asked, rcode: int) -> None:
         question = asked.question
         usual = question.kind in _ANSWERED
-        self._tell.refused(
-            question.name, protocol="dns" if usual else f"dns/{wire.kind_text(question.kind)}"
-        )
+        protocol = "dns" if usual else f"dns/{wire.kind_text(question.kind)}"
+        program = self._askers.program(asked.port, stream=asked.stream)
+        self._tell.refused(question.name, protocol=protocol, program=program)
         self._say(asked, rcode, blocked=True)
 
     # -- granted names ------------------------------------------------------------------------

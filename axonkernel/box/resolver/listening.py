@@ -25,7 +25,9 @@ _QUESTION_BYTES = 4096
 
 
 class _Answers(Protocol):
-    def answer(self, data: bytes, reply: Callable[[bytes], object], *, stream: bool) -> None: ...
+    def answer(
+        self, data: bytes, reply: Callable[[bytes], object], *, stream: bool, port: int
+    ) -> None: ...
 
 
 class Listening:
@@ -47,7 +49,8 @@ class Listening:
             except OSError:  # none is left
                 return
             with contextlib.suppress(Malformed):
-                self._answers.answer(data, partial(self._send, source), stream=False)
+                reply = partial(self._send, source)
+                self._answers.answer(data, reply, stream=False, port=source[1])
 
     def _send(self, source: tuple[str, int], answer: bytes) -> None:
         with contextlib.suppress(OSError):  # who asked has gone, or reads nothing
@@ -56,21 +59,28 @@ class Listening:
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
             try:
-                sock, _ = self._door.accept()
+                sock, source = self._door.accept()
             except OSError:
                 return
             sock.setblocking(False)
             if len(self._streams) >= MOST_STREAMS:
                 next(iter(self._streams)).close()
-            self._streams[_Stream(self._loop, sock, self._answers, self._streams)] = None
+            stream = _Stream(self._loop, sock, source[1], self._answers, self._streams)
+            self._streams[stream] = None
 
 
 class _Stream:
     def __init__(
-        self, loop: Loop, sock: socket.socket, answers: _Answers, streams: dict[_Stream, None]
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        port: int,
+        answers: _Answers,
+        streams: dict[_Stream, None],
     ) -> None:
         self._loop = loop
         self._sock = sock
+        self._port = port
         self._answers = answers
         self._streams = streams
         self._data = bytearray()
@@ -111,7 +121,7 @@ class _Stream:
                 return
             question = bytes(self._data[2:end])
             del self._data[:end]
-            self._answers.answer(question, self._send, stream=True)
+            self._answers.answer(question, self._send, stream=True, port=self._port)
 
     def _send(self, answer: bytes) -> None:
         if self._sock.fileno() < 0:

@@ -36,10 +36,17 @@ class Tell:
         self._asked: dict[str, None] = {}
         self._is_due = False
 
-    def refused(self, name: str, address: str = "", protocol: str = "dns", port: int = 0) -> None:
+    def refused(
+        self,
+        name: str,
+        address: str = "",
+        protocol: str = "dns",
+        port: int = 0,
+        program: str = "",
+    ) -> None:
         """Something was not answered, or not let through."""
         now_s = round(time.time(), 3)
-        entry = Refusal(address, protocol, port, name, first_s=now_s, last_s=now_s)
+        entry = Refusal(address, protocol, port, name, 1, now_s, now_s, program)
         self._refusals.note(entry)
         self._soon()
 
