@@ -53,6 +53,10 @@ class Explanation:
         """Whether a rule is the one that decided."""
         return match.rule == self.decision.rule and match.layer == self.decision.layer
 
+    def within(self, walls: tuple[str, ...]) -> Explanation:
+        """This explanation with what stands around the call."""
+        return evolve(self, decision=evolve(self.decision, walls=walls))
+
     def denied(self, decision: Decision) -> Explanation:
         """This explanation where ``decision``, a denial, holds as well and no policy lifts it."""
         return evolve(self, decision=strictest((self.decision, decision)), changes=())
@@ -67,6 +71,7 @@ class Explanation:
             "layer": decision.layer,
             "subject": decision.subject,
             "detail": decision.detail,
+            "walls": list(decision.walls),
             "hint": self.hint,
             "changes": [change.as_dict() for change in self.changes],
             "layers": [

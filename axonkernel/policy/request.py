@@ -232,6 +232,8 @@ class Decision:
             ``default`` or ``builtin``.
         subject: the part of the request the rule is about.
         detail: why, for the operator.
+        walls: what stands around the call where it is allowed, as a kernel knows it:
+            ``mediator``, and below it ``broker``, ``box`` or ``landlock``; () from a ruleset.
     """
 
     verdict: Verdict
@@ -240,6 +242,7 @@ class Decision:
     layer: str = "policy"
     subject: str = ""
     detail: str = ""
+    walls: tuple[str, ...] = field(default=(), eq=False)
 
 
 #: Strictness of verdicts; the strictest of several wins.
