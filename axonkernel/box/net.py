@@ -106,7 +106,8 @@ def veth_plan(net: NetPlan, host: HostNetwork, id: str) -> VethPlan:
 
     Raises BoxError when the host has no route of a needed family, or no free addresses.
     """
-    wanted = {"4", "6"} if net.open else {family(address) for address, _, _ in net.allow}
+    by_name = net.open or net.names or net.asked
+    wanted = {"4", "6"} if by_name else {family(address) for address, _, _ in net.allow}
     digits = sorted(wanted & {digit for digit, links in host.uplinks if links})
     if not digits:
         raise BoxError("link", "the host has no route to anything in net.allow")

@@ -14,6 +14,7 @@ from axonkernel.box.resolver.admitting import Admission
 from axonkernel.box.resolver.asker import Askers
 from axonkernel.box.resolver.flow import Flow
 from axonkernel.box.resolver.granted import Granted, is_host_name
+from axonkernel.box.resolver.made_up import MadeUp
 from axonkernel.box.resolver.sets import Full, Sets
 from axonkernel.box.resolver.spans import Span, less
 from axonkernel.box.resolver.telling import Tell
@@ -51,12 +52,20 @@ class _Asked(NamedTuple):
 class Answering:
     """Answers one question after the other; the answers come when the host's resolver has."""
 
-    def __init__(self, net: NetPlan, upstream: Upstream, sets: Sets, tell: Tell) -> None:
+    def __init__(
+        self,
+        net: NetPlan,
+        upstream: Upstream,
+        sets: Sets,
+        tell: Tell,
+        made_up: MadeUp | None = None,
+    ) -> None:
         self.granted = Granted(net)
         self._any_name = net.dns == "open"
         self._admission = Admission(net)
         self._upstream = upstream
         self._sets = sets
+        self._made_up = made_up
         self._tell = tell
         self._flow = Flow()
         self._askers = Askers()
@@ -73,8 +82,6 @@ class Answering:
             self._say(asked, wire.NOERROR, _loopback(question))
         elif question.kind == wire.PTR:
             self._say(asked, wire.NXDOMAIN)  # nothing tells it, and programs ask by the way
-        elif not is_host_name(question.name):
-            self._refuse(asked, wire.NXDOMAIN)
         elif self._waits_for_a_person(asked):
             self._hold(asked)
         elif not asked.names:
@@ -116,7 +123,10 @@ class Answering:
         """The names that are granted among those that a name may be short for."""
         search = self._upstream.settings.search if "." not in name else ()
         names = (*(f"{name}.{domain}" for domain in search), name)
-        return tuple(each for each in names if self._any_name or self.granted.spans(each))
+        return tuple(each for each in names if is_host_name(each) and self._is_answered(each))
+
+    def _is_answered(self, name: str) -> bool:
+        return self._any_name or bool(self.granted.spans(name))
 
     def _say(
         self, asked: _Asked, rcode: int, records: Iterable[Record] = (), *, blocked: bool = False
@@ -137,6 +147,9 @@ class Answering:
     # -- granted names ------------------------------------------------------------------------
 
     def _ask(self, asked: _Asked) -> None:
+        if self._made_up is not None:
+            self._make_up(asked, self._made_up)
+            return
         name, *rest = asked.names
         later = asked._replace(names=tuple(rest))
 
@@ -147,6 +160,25 @@ class Answering:
                 self._conclude(asked, name, answer)
 
         self._upstream.ask(name, asked.question.kind, done)
+
+    def _make_up(self, asked: _Asked, made_up: MadeUp) -> None:
+        """A proxy resolves the name: its address here is one that leads to the relay."""
+        name, kind = asked.names[0], asked.question.kind
+        address = made_up.address(name)
+        spans = [span for span in self.granted.spans(name) if span.protocol == "tcp"]
+        if kind != wire.A or not spans:
+            self._say(asked, wire.NOERROR)
+            return
+        try:
+            if address is None:
+                raise Full
+            self._sets.let([address], spans, MOST_S)
+        except (Full, BoxError):
+            self._tell.refused(name)
+            self._say(asked, wire.SERVFAIL, blocked=True)
+            return
+        self._tell.answered(name, address)
+        self._say(asked, wire.NOERROR, [*_short(asked.question.name, name), Record(name, kind, LEAST_S, address)])
 
     def _conclude(self, asked: _Asked, name: str, answer: Answer | None) -> None:
         question = asked.question
