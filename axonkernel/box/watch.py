@@ -94,6 +94,9 @@ class _Watch:
 
     def _report(self, order: dict[str, Any]) -> None:
         """Tell all that was refused since a moment, up to now."""
+        if self._resolver is not None:
+            heard = self._resolver.now()
+            self._telling.note(heard.refused, heard.asked)
         if self.looks:
             self._telling.look()
         refused = [

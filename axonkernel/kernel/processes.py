@@ -213,7 +213,8 @@ class Processes:
                 **limit,
             )
             raise
-        if self._core.refused is not None:
+        # Who has no network at all is only asked about when something went wrong.
+        if self._core.refused is not None and (not result.ok or self._is_linked()):
             here = self._core.refused(began_s)
             result = evolve(result, net_denied=(*result.net_denied, *here))
         refused = [each._asdict() for each in result.net_denied]
@@ -228,6 +229,10 @@ class Processes:
             **asdict(result.used),
         )
         return result
+
+    def _is_linked(self) -> bool:
+        net = self._core.policy.net
+        return net is None or bool(net.allow or net.escalate)
 
     def _spawned(self, call: Call) -> Spawned:
         refused = call.start()

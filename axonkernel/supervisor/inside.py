@@ -146,7 +146,7 @@ def _kernel(hello: dict[str, Any], agent: Agent, link: Link) -> Kernel:
         cwd=agent.base if os.path.isdir(agent.base) else os.getcwd(),
         boxed=BoxGrants(**{name: tuple(paths) for name, paths in hello["grants"].items()}),
         posture=tuple(PostureField(*row) for row in hello["posture"]),
-        refused=RemoteDrops(link) if hello["linked"] else None,
+        refused=RemoteDrops(link) if hello["walled"] else None,
     )
 
 

@@ -271,7 +271,7 @@ def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan,
             "brokered": brokered_files(plan),
         },
         "posture": plan.posture,
-        "linked": plan.net is not None and plan.net.link != "none",
+        "walled": plan.net is not None,
     }
     return plan, hello
 

@@ -30,8 +30,8 @@ def serve(net: NetPlan, channel: Channel, doors: Doors, lines: Lines) -> NoRetur
 
     Arguments:
         channel: to the warden. It takes ``{"refused": [Refusal, ...], "named": {address:
-            name}, "asked": [name, ...]}``, and sends the orders ``grant`` and ``refuse`` about
-            a name, or ``end``.
+            name}, "asked": [name, ...], "now": bool}``, and sends the orders ``grant`` and
+            ``refuse`` about a name, ``tell`` what there is now, or ``end``.
     """
     nft.renew()
     loop = Loop()
@@ -47,6 +47,8 @@ def serve(net: NetPlan, channel: Channel, doors: Doors, lines: Lines) -> NoRetur
                 answering.grant(order["host"], order["protocol"], order["ports"])
             case "refuse":
                 answering.refuse(order["host"])
+            case "tell":
+                tell.now(ordered=True)
             case "end":
                 tell.now()
                 loop.stop()

@@ -88,6 +88,24 @@ class Resolver:
             self._granted.append(order)
         self._tell(order)
 
+    def now(self) -> Heard:
+        """What it has to say up to now; it would have said so soon."""
+        refused: list[Refusal] = []
+        asked: list[str] = []
+        try:
+            if self._channel is not None:
+                self._tell({"op": "tell"})
+                said = False
+                while not said and self._says_something():
+                    message, _ = self._channel.receive()
+                    heard = self._heard(message)
+                    refused += heard.refused
+                    asked += heard.asked
+                    said = message["now"]
+        except ChannelClosed:
+            self._ended()
+        return Heard(tuple(refused), tuple(asked))
+
     def end(self) -> tuple[Refusal, ...]:
         """End it; what was refused and not told yet."""
         refused: list[Refusal] = []

@@ -61,12 +61,12 @@ class Tell:
         self._asked[name] = None
         self._soon()
 
-    def now(self) -> None:
-        """Send what there is."""
+    def now(self, *, ordered: bool = False) -> None:
+        """Send what there is; ``ordered`` by the warden, which waits for it."""
         named, self._named = self._named, {}
         asked, self._asked = list(self._asked), {}
         refused = self._refusals.take()
-        self._channel.send({"refused": refused, "named": named, "asked": asked})
+        self._channel.send({"refused": refused, "named": named, "asked": asked, "now": ordered})
 
     def _soon(self) -> None:
         if not self._is_due:
