@@ -10,6 +10,7 @@ import anyio
 
 from axonkernel.audit import AuditSink
 from axonkernel.audit.fields import request_fields
+from axonkernel.box.find import Program
 from axonkernel.errors import PolicyDenied
 from axonkernel.escalation import Answer, Broker, Question
 from axonkernel.escalation.concluded import concluded
@@ -92,6 +93,14 @@ class Judge:
         """Take a question to a person, and wait, blocking this thread. Raises AuditError."""
         with self._while_asking():
             return self._asker.ask_sync(question)
+
+    def allows(self, program: Program, subcommand: str) -> bool:
+        """Whether no rule about its words keeps a program from a subcommand that nobody asked
+        for."""
+        name = program.name.rpartition("/")[2]
+        request = ProcessRequest((program.name, subcommand), resolved=program.file)
+        decision = self._decide(request, (name, program.file))
+        return decision.verdict == "allow" or decision.code != "shell.args"
 
     def _decide(self, request: ProcessRequest, spellings: Iterable[str]) -> Decision:
         """The verdict on the program by the first of its names that may run at all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -124,21 +125,22 @@ class Serving:
     def _run(
         self, incoming: Incoming, found: Sibling, asked: Asked, identity: str
     ) -> Refused | Ended:
-        first = next((link for link, _ in found.program.links), found.program.file)
         stdin, stdout, stderr = incoming.files
+        allowed = partial(self._judge.allows, found.program)
+        ready = found.ready(incoming.argv[1:], asked.passed, allowed)
         try:
             lent = self._borrowed(found)
             try:
                 command = Command(
-                    (first, *incoming.argv[1:]),
+                    (ready.program, *incoming.argv[1:]),
                     stdin,
                     stdout,
                     stderr,
                     cwd=incoming.cwd,
-                    env=tuple(found.env(incoming.argv, asked.passed).items()),
+                    env=tuple(ready.env.items()),
                     lent=lent,
                 )
-                plan = found.plan_for(incoming.argv)
+                plan = ready.plan
                 drops = self._drops(plan, identity)
                 box = self._launcher.start(plan, command, heard=drops.heard)
             finally:

@@ -8,13 +8,16 @@ shell, finds no program; what has a switch is switched off by the profile.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from attrs import evolve
 
+from axonkernel.box import shim
 from axonkernel.box.find import Program
 from axonkernel.box.host import Ask, Host
 from axonkernel.box.model import BoxPlan, Mount
@@ -27,11 +30,21 @@ from axonkernel.policy.model import EnvPolicy, Policy, ShellPolicy
 from axonkernel.policy.profiles import SHIPPED, Profile
 from axonkernel.policy.profiles.spellings import subcommand_of
 
-__all__ = ["Asked", "Sibling", "asked_env", "called", "sibling"]
+__all__ = ["Asked", "Sibling", "asked_env", "called", "first_name", "sibling"]
 
 #: The box has its own, whatever the caller's say.
 _OWN = ("HOME", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "SHLVL", "TMPDIR", "USER", "_")
+#: Where a program lies that has a gate at its name.
+_HIDDEN = "/run/axonkernel"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*\Z")
+
+
+class Ready(NamedTuple):
+    """One call, ready to be started: in which box, from which path, with which environment."""
+
+    plan: BoxPlan
+    program: str
+    env: dict[str, str]
 
 
 class Sibling(NamedTuple):
@@ -39,28 +52,69 @@ class Sibling(NamedTuple):
 
     Arguments:
         lent: the folders of the agent's box that its ``lent`` mounts are of, in order.
+        gated: at the program's own name lies what runs only parts of it (packs.c).
     """
 
     program: Program
     plan: BoxPlan
     lent: tuple[str, ...]
     profile: Profile | None
+    gated: bool = False
 
-    def env(self, argv: tuple[str, ...], passed: Mapping[str, str]) -> dict[str, str]:
-        """The whole environment of one call: the box's, what is passed, what is switched off."""
+    def ready(
+        self, words: tuple[str, ...], passed: Mapping[str, str], allowed: Callable[[str], bool]
+    ) -> Ready:
+        """One call of the program.
+
+        Arguments:
+            words: after its name.
+            passed: variables of the caller.
+            allowed: whether the policy lets a subcommand be run that was not asked for.
+        """
+        name = _subcommand(self.profile, words)
+        plan, place = self._for(name), first_name(self.program)
+        if self.gated:
+            # Where no configuration, which may name any program, can know it.
+            place = f"{_HIDDEN}/{secrets.token_hex(16)}/{posixpath.basename(place)}"
+            plan = _with(plan, Mount("ro-bind", place, self.program.file))
+        told = {"subcommand": name, "program": place, "inner": self._inner(name, allowed)}
         fixed = {} if self.profile is None else self.profile.sibling.get("env", {})
-        name = _subcommand(self.profile, argv[1:])
-        ours = {key: value.replace("{subcommand}", name) for key, value in fixed.items()}
-        return {**dict(self.plan.env), **passed, **ours}
+        ours = {key: _filled(value, told) for key, value in fixed.items()}
+        ours = {key: _filled(value, ours) for key, value in ours.items()}
+        return Ready(plan, place, {**dict(self.plan.env), **passed, **ours})
 
-    def plan_for(self, argv: tuple[str, ...]) -> BoxPlan:
-        """The plan for one call: without a link for what never leaves the machine."""
-        if self.plan.net is None or self.plan.net.link == "none" or self.profile is None:
+    def _for(self, subcommand: str) -> BoxPlan:
+        """Without a link for what never leaves the machine."""
+        net = self.plan.net
+        if net is None or net.link == "none" or self.profile is None:
             return self.plan
-        offline = self.profile.sibling.get("offline", "").split()
-        if _subcommand(self.profile, argv[1:]) not in offline:
+        if subcommand not in self.profile.sibling.get("offline", "").split():
             return self.plan
-        return self.plan._replace(net=self.plan.net._replace(link="none"))
+        return self.plan._replace(net=net._replace(link="none"))
+
+    def _inner(self, subcommand: str, allowed: Callable[[str], bool]) -> str:
+        """The subcommands it may start by itself, for one that was judged."""
+        inner = {} if self.profile is None else self.profile.sibling.get("inner", {})
+        always = filter(allowed, inner.get("*", "").split())
+        return " ".join((*always, *inner.get(subcommand, "").split()))
+
+
+def _filled(value: str, told: Mapping[str, str]) -> str:
+    for name, text in told.items():
+        value = value.replace(f"{{{name}}}", text)
+    return value
+
+
+def _with(plan: BoxPlan, mount: Mount) -> BoxPlan:
+    """``plan`` with one mount more, before what it ends with becomes read-only."""
+    first = next((at for at, m in enumerate(plan.mounts) if m.kind == "remount-ro"), None)
+    at = len(plan.mounts) if first is None else first
+    return plan._replace(mounts=(*plan.mounts[:at], mount, *plan.mounts[at:]))
+
+
+def first_name(program: Program) -> str:
+    """The path a program is started by: the name on the way, as programs look at it."""
+    return next((link for link, _ in program.links), program.file)
 
 
 def _subcommand(profile: Profile | None, words: tuple[str, ...]) -> str:
@@ -92,10 +146,13 @@ def sibling(
     narrowed = _narrowed(policy, program, profile)
     wanted = ask._replace(role="call", program=program.name, read=())
     plan, host = prepare_surveyed(narrowed, wanted, env=env, owner=owner)
-    lends = set(lendable)
-    mounts = tuple(_mounts(plan, host, lends))
+    gate = _gate(profile)
+    mounts = list(_mounts(plan, host, set(lendable)))
+    if gate:
+        mounts = list(_gated(mounts, host, program, gate, profile))
     lent = tuple(mount.dest for mount in mounts if mount.kind == "lent")
-    return Sibling(program, plan._replace(mounts=mounts), lent, profile)
+    plan = plan._replace(mounts=tuple(mounts))
+    return Sibling(program, plan, lent, profile, bool(gate))
 
 
 def _narrowed(policy: Policy, program: Program, profile: Profile | None) -> Policy:
@@ -114,14 +171,17 @@ def _narrowed(policy: Policy, program: Program, profile: Profile | None) -> Poli
     return narrowed if holds_noexec(narrowed) else evolve(policy, shell=alone)
 
 
+def _gate(profile: Profile | None) -> str:
+    """What lies at the names of a shell and of the program itself; "" for nothing."""
+    wanted = "" if profile is None else profile.sibling.get("shell", "")
+    return shim.packs() if wanted == "packs" else ""
+
+
 def _mounts(plan: BoxPlan, host: Host, lends: set[str]) -> Iterator[Mount]:
     """Programs start from where they lie and from nowhere else."""
     files = (program.file for program in host.programs)
     runs = (*files, *host.program_folders, *host.libraries)
-    last = [mount for mount in plan.mounts if mount.kind == "remount-ro"]
     for mount in plan.mounts:
-        if mount.kind == "remount-ro":
-            continue
         if mount.kind == "tmpfs" and mount.dest in lends:
             yield Mount("lent", mount.dest)
         elif mount.kind in ("bind", "ro-bind", "tmpfs") and not lies_in(mount.dest, runs):
@@ -131,7 +191,45 @@ def _mounts(plan: BoxPlan, host: Host, lends: set[str]) -> Iterator[Mount]:
         if mount.dest == "/" and mount.kind in ("bind", "ro-bind"):
             # The host's own tree brings the libraries, as what nothing starts from.
             yield from (Mount("ro-bind", path, path) for path in host.libraries)
+
+
+def _gated(
+    mounts: Iterable[Mount], host: Host, program: Program, gate: str, profile: Profile | None
+) -> Iterator[Mount]:
+    """The gate in place of the program, of a shell and of what else the program consists of.
+
+    There is no /proc, by which the program could be started once more without its name.
+    """
+    name = posixpath.basename(program.file)
+    folders = [each for each in host.program_folders if os.path.isfile(f"{each}/{name}")]
+    last: list[Mount] = []
+    for mount in mounts:
+        if mount.kind == "remount-ro":
+            last.append(mount)
+        elif mount.dest == program.file:
+            yield mount._replace(source=gate)
+        elif mount.dest in folders:
+            yield from _helpers(mount.dest, program, profile)
+            last.insert(0, Mount("remount-ro", mount.dest))
+        elif not lies_in(mount.dest, ("/proc", *folders)):
+            yield mount
+    yield Mount("tmpfs", _HIDDEN, mode=0o711)
+    yield Mount("ro-bind", posixpath.join(os.path.realpath("/bin"), "sh"), gate)
     yield from last
+
+
+def _helpers(folder: str, program: Program, profile: Profile | None) -> Iterator[Mount]:
+    """A folder of parts of a program, of which only some are there, and the gate for others."""
+    yield Mount("tmpfs", folder)
+    data = {} if profile is None else profile.sibling
+    for part in data.get("links", "").split():
+        yield Mount("symlink", f"{folder}/{part}", program.file)
+    for part in data.get("helpers", "").split():
+        path = f"{folder}/{part}"
+        if os.path.islink(path):
+            yield Mount("symlink", path, os.readlink(path))
+        elif os.path.isfile(path):
+            yield Mount("ro-bind", path, path)
 
 
 class Asked(NamedTuple):

@@ -176,7 +176,11 @@ _SIBLING: Final[Mapping[str, Check]] = {
     "controls": _text,
     "env": _map(_any_text),
     "harmless": _text,
+    "helpers": _text,
+    "inner": _map(_text),
+    "links": _text,
     "offline": _text,
+    "shell": _one_of(("packs",)),
 }
 _GRAMMAR: Final[Mapping[str, Check]] = {
     "feeds": _flag,
@@ -226,8 +230,13 @@ def json_schema() -> dict[str, Any]:
         "when": {"type": "array", "items": _closed(mode)},
     }
     names = {"type": "array", "items": {"type": "string", "pattern": f"^{_NAME.pattern}$"}}
-    sibling = {**dict.fromkeys(("controls", "harmless", "offline"), text), "beside": names,
-               "env": texts}  # fmt: skip
+    sibling = {
+        **dict.fromkeys(("controls", "harmless", "helpers", "links", "offline"), text),
+        "beside": names,
+        "env": texts,
+        "inner": texts,
+        "shell": {"enum": ["packs"]},
+    }
     top = {
         **grammar,
         "beside": {
