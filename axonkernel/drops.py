@@ -36,7 +36,7 @@ __all__ = ["Ask", "Asking", "Drops", "Told", "person"]
 #: Takes a question of a box to a person, and waits; the box's clock stands still meanwhile.
 Ask = Callable[[BoxProcess, Question], Answer]
 
-#: Questions of one box that wait at one time; those of a flood are no.
+#: Questions of one box that wait at one time; those of a flood are no, or nothing.
 _MOST_WAITING = 32
 #: How often a destination is asked about when nobody answers.
 _MOST_ASKED = 3
@@ -96,10 +96,14 @@ class Drops:
         """Have ``told`` called with all that ``box`` was refused since a moment (seconds since
         1970), by the thread that waits for it."""
         with self._lock:
-            self._number += 1
-            self._reports[self._number] = told
-            number = self._number
-        box.report(number, since_s)
+            number = self._number = self._number + 1
+            full = len(self._reports) >= _MOST_WAITING
+            if not full:
+                self._reports[number] = told
+        if full:
+            told(())
+        else:
+            box.report(number, since_s)
 
     def allowed(self, box: BoxProcess, request: AnyRequest) -> None:
         """Let ``box`` reach what ``request`` reaches, which a person has let through."""
