@@ -40,12 +40,24 @@ def net_plan(net: NetPolicy, asking: EscalationPolicy | None = None) -> NetPlan:
         asked=tuple(_names(net.escalate)),
         dns=net.dns,
         resolver=net.resolver or "",
+        proxy=net.proxy or "",
+        relayed=net.proxy is not None,
     )
     if net.allow is True:
         return plan._replace(open=True)
     plan = plan._replace(allow=tuple(_granted(net.allow)), names=tuple(_names(net.allow)))
-    reachable = plan.allow or plan.ask or (plan.names and plan.resolves)
-    return plan if reachable else plan._replace(link="none")
+    if net.tls_names == "check":
+        plan = plan._replace(checked=True, relayed=True)
+    if plan.relayed:  # which takes TCP alone
+        plan = plan._replace(names=_by_tcp(plan.names), asked=_by_tcp(plan.asked))
+    if plan.allow or plan.ask:
+        return plan
+    named = "proxy" if plan.proxy else plan.link
+    return plan._replace(link=named if plan.names and plan.resolves else "none")
+
+
+def _by_tcp(triples: Iterable[_Triple]) -> tuple[_Triple, ...]:
+    return tuple(triple for triple in triples if triple[1] == "tcp")
 
 
 def _ask(net: NetPolicy, asking: EscalationPolicy) -> AskPlan | None:

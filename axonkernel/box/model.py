@@ -88,7 +88,8 @@ class NetPlan(NamedTuple):
         allow, deny: (address or CIDR, ``tcp`` or ``udp``, port or ``low-high``) triples of
             literal destinations, IPv4 and IPv6 mixed.
         open: anything may be reached (``allow: true``); ``deny`` still holds.
-        link: how the box is linked; ``none`` when nothing can be reached.
+        link: how the box is linked; ``none`` when nothing can be reached, ``proxy`` when that
+            is how everything is.
         refuse: ``reject`` answers refused packets at once, ``drop`` is silent.
         ask: what a person may add; None for nothing.
         relayed: TCP to what is granted by name goes through the relay (redirected.py).
@@ -97,12 +98,15 @@ class NetPlan(NamedTuple):
         denied, asked: the same of what no name grants, or only when a person says so.
         dns: which names are answered in the box; ``off`` for none.
         resolver: the address that is asked about names; "" for those of the host.
+        checked: the relay compares TLS server names.
+        proxy: URL of the proxy that the relay goes through; "" for none. Secret: it may hold a
+            password.
     """
 
     allow: tuple[tuple[str, str, str], ...] = ()
     deny: tuple[tuple[str, str, str], ...] = ()
     open: bool = False
-    link: Literal["none", "pasta", "veth"] = "none"
+    link: Literal["none", "pasta", "veth", "proxy"] = "none"
     refuse: Literal["reject", "drop"] = "reject"
     ask: AskPlan | None = None
     relayed: bool = False
@@ -111,6 +115,8 @@ class NetPlan(NamedTuple):
     asked: tuple[tuple[str, str, str], ...] = ()
     dns: Literal["allowlist", "open", "off"] = "allowlist"
     resolver: str = ""
+    checked: bool = False
+    proxy: str = ""
 
     @property
     def resolves(self) -> bool:
@@ -276,7 +282,8 @@ class Refusal(NamedTuple):
     Arguments:
         address: where packets went; "" for a name that was not resolved.
         protocol: ``tcp``, ``udp``, ``icmp`` ...; ``dns`` for a name, or an address that it may
-            not lead to; ``dns/TXT`` for a question of that type; "" for what came after more
+            not lead to; ``dns/TXT`` for a question of that type; ``tls-name`` and others of
+            resolver/connection.py for what its relay refused; "" for what came after more
             were refused than are told apart.
         port: 0 for what has none.
         name: what was asked for, or what the address was the answer to; "" when not known.

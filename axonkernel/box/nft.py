@@ -121,7 +121,8 @@ def named_set(net: NetPlan, protocol: str, ports: str) -> str:
 def _spanned(net: NetPlan, begins: str) -> bool:
     """Whether names are granted for more than one port at a time."""
     sets = {named_set(net, protocol, ports) for _, protocol, ports in (*net.names, *net.asked)}
-    return f"{begins}span" in sets
+    everything = net.open and begins == redirected.SET
+    return everything or f"{begins}span" in sets
 
 
 def _set(name: str, kind: Any, **rest: Any) -> Json:

@@ -30,6 +30,11 @@ _VETH = (
     "axonkernel-forward, and forwards where it did not; put back at the end"
 )
 _IN_MEMORY = "an interpreter that is there still runs what it reads"
+_BY_SERVER_NAME = (
+    "a name is granted by TLS server name: what a server does for a client that asks it for "
+    "another name inside, it does"
+)
+_BY_PROXY = "names are granted by what the box asks net.proxy for"
 _NESTED = "programs can make namespaces: more of the kernel is in reach"
 _ASKED = "the first attempt fails at once and has a person asked; a later one gets through"
 _SEEN = (
@@ -209,6 +214,8 @@ def _net(policy: Policy, plan: BoxPlan) -> PostureField:
     by = "network namespace + nftables, default drop"
     if plan.net.link == "none":
         by = "network namespace without a link"
+    elif plan.net.link == "proxy":
+        by = "network namespace without a link, names through net.proxy"
     notes = list(_names(policy.net))
     if policy.net.unix == "box":
         if policy.fs is None:
@@ -221,7 +228,11 @@ def _net(policy: Policy, plan: BoxPlan) -> PostureField:
 def _names(net: NetPolicy) -> Iterator[str]:
     if names_in(net) and net.dns == "off":
         yield _NO_NAMES
-    elif names_in(net) and net.tls_names == "off":
+    elif names_in(net) and net.tls_names == "check":
+        yield _BY_SERVER_NAME
+    elif names_in(net) and net.proxy is not None:
+        yield _BY_PROXY
+    elif names_in(net):
         yield _NAMES
     if names_in(NetPolicy(allow=net.deny)):
         yield _DENIED_NAMES

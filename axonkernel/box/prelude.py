@@ -97,7 +97,7 @@ def _begin(standing: Standing, plan: BoxPlan, given: _Given, *, scope: bool) -> 
         standing.lender = lending.start(given.lends)
     if scope:
         standing.parked = park()
-    if plan.net is not None and plan.net.link != "none":
+    if plan.net is not None and plan.net.link in ("pasta", "veth"):
         from axonkernel.box.link import Link
 
         standing.link = Link(plan.net, foreign=plan.run_as is not None)

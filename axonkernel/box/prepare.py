@@ -169,7 +169,7 @@ def _walled_fields(policy: Policy) -> Iterator[str]:
         }
         yield from (f"limits.{name}" for name, cap in caps.items() if cap is not None)
     link = "none" if policy.net is None else net_plan(policy.net).link
-    if link != "none":
+    if link in ("pasta", "veth"):
         yield 'net.link = "veth"' if link == "veth" else "net.link"
 
 

@@ -41,6 +41,29 @@ def _listed(names: list[str]) -> str:
     return f"{', '.join(map(visible, names[:_MOST_NAMED]))}{more}"
 
 
+#: What the relay of named destinations refuses (resolver/connection.py), in words.
+_OF_RELAY = {
+    "tls-name": "the TLS server name {name} on port {port}",
+    "tls-none": "TLS without a server name to {place}",
+    "tls-encrypted": "TLS with an encrypted server name (ECH) to {place}",
+    "tls-malformed": "TLS that cannot be read to {place}",
+    "not-tls": "what is not TLS to {place}, as net.tls_names is check",
+    "slow": "a connection to {place} that said nothing",
+    "unreachable": "a connection to {place}, which did not answer",
+    "ungranted": "a connection to {place}, which no granted name leads to",
+    "full": "one more connection to {place}: there are too many",
+}
+
+
+def _of_relay(refusal: Refusal) -> str:
+    host = refusal.name or refusal.address
+    place = f"{host}:{refusal.port}"
+    if refusal.protocol.startswith("proxy-"):
+        return f"{place} by net.proxy, with status {refusal.protocol[len('proxy-') :]}"
+    said = _OF_RELAY[refusal.protocol]
+    return said.format(name=refusal.name, port=refusal.port, place=place)
+
+
 def _refused(refusal: Refusal) -> str:
     """As ``net.allow`` spells it, with the name that led there."""
     if refusal.protocol.startswith("dns"):
@@ -48,6 +71,8 @@ def _refused(refusal: Refusal) -> str:
             return f"the address {refusal.address} of {refusal.name}"
         kind = refusal.protocol.partition("/")[2]
         return f"the name {refusal.name}" + (f" ({kind})" if kind else "")
+    if refusal.protocol in _OF_RELAY or refusal.protocol.startswith("proxy-"):
+        return _of_relay(refusal)
     host = f"[{refusal.address}]" if ":" in refusal.address else refusal.address
     protocol = "" if refusal.protocol == "tcp" else f"/{refusal.protocol}"
     name = f" ({refusal.name})" if refusal.name else ""

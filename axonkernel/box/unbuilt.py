@@ -29,10 +29,8 @@ def holds_noexec(policy: Policy) -> bool:
 
 
 def _net(net: NetPolicy) -> Iterator[tuple[str, str]]:
-    if net.tls_names == "check":
-        yield "net.tls_names", "the check of TLS server names"
-    if net.proxy is not None:
-        yield "net.proxy", "a way through a proxy"
+    if net.proxy is not None and net.proxy.startswith("https:"):
+        yield "net.proxy", "TLS on the way to the proxy (http:// works)"
     if net.listen:
         yield "net.listen", "ports that the host can reach in the box"
 
@@ -48,9 +46,40 @@ def unreachable(net: NetPolicy | None) -> Iterator[str]:
     if net is not None and net.dns == "off":
         for entry in names_in(net):
             yield f"net.allow {entry}: net.dns is off, so that no name is found in a box"
+    if net is not None:
+        yield from _not_relayed(net)
     for entry in _allowed(net):
         if parse_destination(entry).host.startswith(("127.", "::1")):
             yield f"net.allow {entry}: a box has a loopback of its own, not the host's"
+
+
+def _not_relayed(net: NetPolicy) -> Iterator[str]:
+    """What the relay of named destinations takes nowhere."""
+    by = "net.proxy" if net.proxy is not None else 'net.tls_names = "check"'
+    if net.proxy is None and net.tls_names == "off":
+        return
+    for entry in names_in(net):
+        parsed = parse_destination(entry)
+        if parsed.protocol == "udp":
+            yield f"net.allow {entry}: {by} lets nothing through to a name by UDP"
+        elif net.tls_names == "check" and (port := _in_clear(parsed.low, parsed.high)):
+            yield (
+                f"net.allow {entry}: what begins without TLS, as is usual on port {port}, is "
+                'refused by net.tls_names = "check"; grant the address instead of the name, or '
+                "another port"
+            )
+    if net.allow is True and net.tls_names == "check":
+        yield "net.tls_names compares nothing: net.allow is true, so that no name is granted"
+
+
+#: Where no client speaks TLS from its first byte on: FTP, SSH, telnet, SMTP, DNS, HTTP, POP,
+#: IMAP, LDAP, git, MySQL, PostgreSQL, Redis, and HTTP again.
+_IN_CLEAR = (21, 22, 23, 25, 53, 80, 110, 143, 389, 587, 3128, 3306, 5432, 6379, 8000, 8080, 9418)
+
+
+def _in_clear(low: int, high: int) -> int:
+    """The port of a grant of one, when it is usual there to begin without TLS; else 0."""
+    return low if low == high and low in _IN_CLEAR else 0
 
 
 def _allowed(net: NetPolicy | None) -> tuple[str, ...]:

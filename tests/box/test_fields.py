@@ -26,8 +26,7 @@ CLOSED: dict[str, Any] = {
     "shell": {"allow": ["touch"]},
 }
 UNBUILT: dict[str, dict[str, Any]] = {
-    "net.tls_names": {"net": {"allow": [], "tls_names": "check"}},
-    "net.proxy": {"net": {"allow": [], "proxy": "http://45.90.10.1:3128"}},
+    "net.proxy": {"net": {"allow": [], "proxy": "https://45.90.10.1:3128"}},
     "net.listen": {"net": {"allow": [], "listen": [8080]}},
     "net.dns": {"net": {"allow": [], "dns": "open"}},
     "box.noexec": {"box": {"noexec": True}, "fs": {"write": ["/", "./out"]}},

@@ -179,6 +179,7 @@ def relay(told: int, ready: int, proxied: str) -> None:
     """The relay as a process, with a short patience; tells what it refuses, and its state."""
     from axonkernel.box.resolver import relay as module
     from axonkernel.box.resolver.connection import Rules, Through
+    from axonkernel.box.resolver.doors import open_doors
     from axonkernel.box.resolver.proxy import parse_proxy
 
     def tell(*refused: Any) -> None:
@@ -192,7 +193,8 @@ def relay(told: int, ready: int, proxied: str) -> None:
             lambda ip: MADE_UP.get(ip, ""), proxy.credentials, Dialer(proxy.host, proxy.port)
         )
         rules = Rules(False, rules.granted, through)
-    made = module.Relay(rules, tell)
+    doors = [socket.socket(fileno=door.detach()) for door in open_doors(relayed=True).relay]
+    made = module.Relay(rules, tell, doors)
     state = (0, 0)
     os.write(ready, b"3")
     while True:

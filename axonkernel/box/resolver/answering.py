@@ -178,7 +178,11 @@ class Answering:
             self._say(asked, wire.SERVFAIL, blocked=True)
             return
         self._tell.answered(name, address)
-        self._say(asked, wire.NOERROR, [*_short(asked.question.name, name), Record(name, kind, LEAST_S, address)])
+        self._say(
+            asked,
+            wire.NOERROR,
+            [*_short(asked.question.name, name), Record(name, kind, LEAST_S, address)],
+        )
 
     def _conclude(self, asked: _Asked, name: str, answer: Answer | None) -> None:
         question = asked.question

@@ -11,6 +11,7 @@ from __future__ import annotations
 import _socket
 import contextlib
 
+from axonkernel.box.redirected import PORT
 from axonkernel.typed import NamedTuple
 
 __all__ = ["ADDRESS", "Doors", "Lines", "lines", "open_doors"]
@@ -19,17 +20,24 @@ __all__ = ["ADDRESS", "Doors", "Lines", "lines", "open_doors"]
 ADDRESS = ("127.0.0.53", 53)
 #: One question waits on each at a time; more wait for one of them.
 _DATAGRAM_LINES, _STREAM_LINES = 48, 8
-_BACKLOG = 128
+_BACKLOG, _RELAY_BACKLOG = 128, 4096
 _QUEUE_BYTES = 4 * 1024 * 1024
 _FREEBIND = 15  # IP_FREEBIND of linux/in.h: bwrap may not have raised lo yet
+_FREEBIND6 = 78  # IPV6_FREEBIND of linux/in6.h
 _RCVBUFFORCE = 33
 
 
 class Doors(NamedTuple):
-    """Where the box's questions come in."""
+    """Where the box's questions come in, and its connections to named destinations."""
 
     datagrams: _socket.socket
     streams: _socket.socket
+    relay: tuple[_socket.socket, ...] = ()
+
+    @property
+    def all(self) -> tuple[_socket.socket, ...]:
+        """Every one."""
+        return (self.datagrams, self.streams, *self.relay)
 
 
 class Lines(NamedTuple):
@@ -39,7 +47,7 @@ class Lines(NamedTuple):
     streams: tuple[_socket.socket, ...] = ()
 
 
-def open_doors() -> Doors:
+def open_doors(*, relayed: bool) -> Doors:
     """Listen in the network namespace of this process. Raises OSError."""
     found = []
     for kind in (_socket.SOCK_DGRAM, _socket.SOCK_STREAM):
@@ -52,7 +60,25 @@ def open_doors() -> Doors:
         found[0].setsockopt(_socket.SOL_SOCKET, _RCVBUFFORCE, _QUEUE_BYTES)
     found[0].setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVBUF, _QUEUE_BYTES)
     found[1].listen(_BACKLOG)
-    return Doors(*found)
+    return Doors(found[0], found[1], _relay_doors() if relayed else ())
+
+
+def _relay_doors() -> tuple[_socket.socket, ...]:
+    """Where the table sends what it redirects; without IPv6 it is one."""
+    found = [_relay_door(_socket.AF_INET, (_socket.IPPROTO_IP, _FREEBIND), "127.0.0.1")]
+    with contextlib.suppress(OSError):
+        freebind = (_socket.IPPROTO_IPV6, _FREEBIND6)
+        found.append(_relay_door(_socket.AF_INET6, freebind, "::1"))
+    return tuple(found)
+
+
+def _relay_door(family: int, freebind: tuple[int, int], address: str) -> _socket.socket:
+    door = _socket.socket(family, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK)
+    door.setsockopt(*freebind, 1)
+    door.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+    door.bind((address, PORT))
+    door.listen(_RELAY_BACKLOG)
+    return door
 
 
 def lines() -> Lines:

@@ -35,7 +35,7 @@ class Listening:
 
     def __init__(self, loop: Loop, doors: Doors, answers: _Answers) -> None:
         self._loop = loop
-        self._datagrams, self._door = (socket.socket(fileno=door.detach()) for door in doors)
+        self._datagrams, self._door = (socket.socket(fileno=door.detach()) for door in doors[:2])
         self._answers = answers
         self._streams: dict[_Stream, None] = {}
         loop.add(self._datagrams.fileno(), self._take_datagrams)

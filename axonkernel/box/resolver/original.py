@@ -10,35 +10,12 @@ import resource
 import socket
 import struct
 
-from axonkernel.box.redirected import MARK, PORT
+from axonkernel.box.redirected import MARK
 
-__all__ = ["abort", "begin", "listeners", "original", "raise_descriptor_limit"]
+__all__ = ["abort", "begin", "original", "raise_descriptor_limit"]
 
 _ORIGINAL = 80  # SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST: linux/netfilter_ipv4.h, _ipv6
-_BACKLOG = 4096
 _LINGER_NOT = struct.pack("ii", 1, 0)
-
-
-def listeners() -> list[socket.socket]:
-    """Where redirected connections come in. Raises OSError; without IPv6 it is one."""
-    found = [_listener(socket.AF_INET, "127.0.0.1")]
-    with contextlib.suppress(OSError):
-        found.append(_listener(socket.AF_INET6, "::1"))
-    return found
-
-
-def _listener(family: socket.AddressFamily, address: str) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    # A relay that was started anew takes the place of the one before.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((address, PORT))
-        listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    listener.setblocking(False)
-    return listener
 
 
 def original(client: socket.socket) -> tuple[str, int]:

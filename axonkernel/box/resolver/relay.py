@@ -40,12 +40,10 @@ class Relay:
     Arguments:
         rules: what is checked, and where connections go on to.
         tell: is told of each one that was refused.
-        listeners: where they come in; those of the box's loopback when None.
+        listeners: where they come in.
     """
 
-    def __init__(
-        self, rules: Rules, tell: Tell, listeners: Iterable[socket.socket] | None = None
-    ) -> None:
+    def __init__(self, rules: Rules, tell: Tell, listeners: Iterable[socket.socket]) -> None:
         self._rules = rules
         self._tell = tell
         self._most = _room(original.raise_descriptor_limit())
@@ -55,10 +53,7 @@ class Relay:
         self._masks: dict[int, int] = {}
         self._waiting: dict[Connection, float] = {}
         self._over: list[tuple[Connection, bool]] = []
-        self._listeners = {
-            listener.fileno(): listener
-            for listener in (original.listeners() if listeners is None else listeners)
-        }
+        self._listeners = {listener.fileno(): listener for listener in listeners}
         self._undialed: deque[Connection] = deque()
         for fd in self._listeners:
             self._epoll.register(fd, select.EPOLLIN)
@@ -150,12 +145,12 @@ class Relay:
                     while self._undialed:
                         self._hand(self._undialed.popleft(), None)
                     return
-                self._hand(self._undialed.popleft(), made)
+                self._hand(self._undialed.popleft() if self._undialed else None, made)
 
-    def _hand(self, connection: Connection, made: socket.socket | None) -> None:
-        if connection.is_dialed_for:
+    def _hand(self, connection: Connection | None, made: socket.socket | None) -> None:
+        if connection is not None and connection.is_dialed_for:
             self._do(connection, lambda: connection.dialed(made))
-        elif made is not None:  # it did not want to wait
+        elif made is not None:  # who wanted it has gone
             made.close()
 
     def _go_on(self, connection: Connection, fd: int, events: int) -> None:

@@ -16,7 +16,10 @@ from axonkernel.box.channel import Channel, ChannelClosed, pair
 from axonkernel.box.linux import die_with_parent
 from axonkernel.box.model import NetPlan, Refusal
 from axonkernel.box.resolver.doors import Doors, Lines, lines, open_doors
-from axonkernel.typed import Any, NamedTuple, NoReturn
+from axonkernel.typed import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+if TYPE_CHECKING:
+    from axonkernel.box.resolver.dialer import Dialer
 
 __all__ = ["Heard", "Resolver"]
 
@@ -49,6 +52,7 @@ class Resolver:
         self._net = net
         self._lines = lines() if net.resolves else Lines()
         self._doors: Doors | None = None
+        self._dialer = _dialer(net.proxy) if net.proxy and net.link != "none" else None
         self._channel: Channel | None = None
         self._starts = 0
         self._pid = 0
@@ -57,13 +61,13 @@ class Resolver:
 
     def open(self) -> None:
         """Listen where the box asks. Raises OSError."""
-        self._doors = open_doors()
+        self._doors = open_doors(relayed=self._net.relayed)
 
     def filenos(self) -> tuple[int, ...]:
         """What to wait for: the resolver's words, or the box's questions where there is none."""
         if self._channel is not None:
             return (self._channel.fileno(),)
-        return () if self._doors is None else tuple(door.fileno() for door in self._doors)
+        return () if self._doors is None else tuple(door.fileno() for door in self._doors.all)
 
     def listen(self) -> Heard:
         """When one of :meth:`filenos` is readable: what the resolver says, if that is what it
@@ -119,6 +123,8 @@ class Resolver:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
             self._ended()
+        if self._dialer is not None:
+            self._dialer.close()
         return tuple(refused)
 
     def _says_something(self) -> bool:
@@ -144,7 +150,7 @@ class Resolver:
     def _start(self) -> None:
         assert self._doors is not None
         if self._starts == _STARTS:
-            for door in self._doors:
+            for door in self._doors.all:
                 door.close()  # from now on the kernel refuses what is asked
             self._doors = None
             return
@@ -162,11 +168,12 @@ class Resolver:
             assert self._doors is not None
             die_with_parent(signal.SIGKILL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            sockets = (*self._doors, *self._lines.datagrams, *self._lines.streams)
-            _close_all_but({channel.fileno(), *(each.fileno() for each in sockets)})
+            sockets = [*self._doors.all, *self._lines.datagrams, *self._lines.streams]
+            kept = {channel.fileno(), *(each.fileno() for each in sockets)}
+            _close_all_but(kept if self._dialer is None else {*kept, self._dialer.fileno()})
             from axonkernel.box.resolver.serving import serve
 
-            serve(self._net, channel, self._doors, self._lines)
+            serve(self._net, channel, self._doors, self._lines, self._dialer)
         finally:
             os._exit(1)
 
@@ -176,6 +183,14 @@ class Resolver:
         self._channel = None
         with contextlib.suppress(ChildProcessError):  # reaped in passing
             os.waitpid(self._pid, 0)
+
+
+def _dialer(url: str) -> Dialer:
+    from axonkernel.box.resolver import dialer
+    from axonkernel.box.resolver.proxy import parse_proxy
+
+    proxy = parse_proxy(url)
+    return dialer.start(proxy.host, proxy.port)
 
 
 def _close_all_but(kept: set[int]) -> None:

@@ -21,8 +21,7 @@ ADDRESS = {"allow": ["9.9.9.9:443"]}
 @pytest.mark.parametrize(
     ("data", "field"),
     [
-        ({"net": {**ADDRESS, "tls_names": "check"}}, "net.tls_names"),
-        ({"net": {**ADDRESS, "proxy": "http://9.9.9.9:3128"}}, "net.proxy"),
+        ({"net": {**ADDRESS, "proxy": "https://9.9.9.9:3128"}}, "net.proxy"),
         ({"net": {**ADDRESS, "listen": [8080]}}, "net.listen"),
         ({"box": {"noexec": True}, "fs": {"write": ["/"]}}, "box.noexec"),
     ],
@@ -41,6 +40,7 @@ def test_each_is_named_alone(data: dict[str, Any], field: str) -> None:
         {"default": "deny"},
         {"net": {**ADDRESS, "tls_names": "off", "dns": "allowlist", "link": "pasta"}},
         {"net": {**ADDRESS, "link": "veth"}},
+        {"net": {**ADDRESS, "tls_names": "check", "proxy": "http://9.9.9.9:3128"}},
         {"net": {"allow": True, "dns": "off"}},
         {"net": {**ADDRESS, "dns": "open", "resolver": "9.9.9.9"}},
         {"box": {"noexec": False, "devices": [], "nested_userns": True, "run_as": 7}},
@@ -63,3 +63,35 @@ def test_names_are_what_needs_a_resolver() -> None:
     assert len(tuple(unreachable(off))) == 2
     for none in (None, policy({"net": {"allow": True}}).net, policy({"net": {}}).net):
         assert names_in(none) == () and tuple(unreachable(none)) == ()
+
+
+@pytest.mark.parametrize(
+    ("net", "said"),
+    [
+        ({"allow": ["a.test:22"], "tls_names": "check"}, "port 22"),
+        ({"allow": ["*.a.test:80"], "tls_names": "check"}, "port 80"),
+        ({"allow": ["a.test:443/udp"], "tls_names": "check"}, "by UDP"),
+        ({"allow": ["a.test:53/udp"], "proxy": "http://p.test:1"}, "net.proxy"),
+        ({"allow": True, "tls_names": "check"}, "compares nothing"),
+    ],
+    ids=str,
+)
+def test_what_the_relay_takes_nowhere_is_told(net: dict[str, Any], said: str) -> None:
+    """Names at ports where clients begin in clear, names by UDP, and a check of nothing."""
+    (line,) = unreachable(policy({"net": net}).net)
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        {"allow": ["a.test:443", "9.9.9.9:80", "9.9.9.9:53/udp"], "tls_names": "check"},
+        {"allow": ["a.test:1-65535", "*:8443"], "tls_names": "check"},
+        {"allow": ["a.test:22", "a.test:80"], "proxy": "http://p.test:1"},
+        {"allow": ["a.test:22", "a.test:443/udp"]},
+    ],
+    ids=str,
+)
+def test_what_the_relay_takes_is_not(net: dict[str, Any]) -> None:
+    """TLS ports, addresses, all of a name's ports, and anything by a proxy alone."""
+    assert tuple(unreachable(policy({"net": net}).net)) == ()
