@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Literal, get_args
 
@@ -29,14 +28,12 @@ class Block:
     Arguments:
         tool: the name it is gated under.
         line: for bash, the text the shell rules judge; None for other kinds.
-        argv: for other kinds, what runs.
-        data: its standard input.
+        source: for Python, the text that runs; None for other kinds.
     """
 
     tool: str
     line: str | None = None
-    argv: tuple[str, ...] = ()
-    data: bytes | None = None
+    source: str | None = None
 
 
 def block_of(kind: str, source: str) -> Block:
@@ -47,11 +44,7 @@ def block_of(kind: str, source: str) -> Block:
     if kind == "bash":
         return Block("block.bash", line=source)
     if kind == "python":
-        # The source goes through standard input: a command line can be read by others.
-        # -I: neither the working directory nor the user's site adds to what it imports.
-        # Half a character is refused with the call itself.
-        data = source.encode("utf-8", "surrogatepass")
-        return Block("block.python", argv=(sys.executable, "-I", "-"), data=data)
+        return Block("block.python", source=source)
     if kind == "wasm":
         return Block("block.wasm")
     known = ", ".join(get_args(BlockKind))

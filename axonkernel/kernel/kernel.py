@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
+from attrs import evolve
 
 from axonkernel.blocks import block_of
 from axonkernel.errors import Fault, PolicyError, ToolError
@@ -23,9 +24,10 @@ from axonkernel.kernel.posture import posture_of
 from axonkernel.kernel.processes import Processes
 from axonkernel.kernel.scope import Scope, active, entered
 from axonkernel.kernel.unrestricted import tell_or_refuse
+from axonkernel.kernel.walls import has_landlock, walls_of
 from axonkernel.policy.model import Policy
 from axonkernel.policy.request import AnyRequest, Decision, Request, strictest
-from axonkernel.process import ProcessResult
+from axonkernel.process import ProcessResult, needs_box
 from axonkernel.telemetry import tool_span
 from axonkernel.tools import Tool, ToolRegistry, builtin_tools
 from axonkernel.tools.tool import BoundCall
@@ -136,10 +138,14 @@ class Kernel:
         return self._core.broker
 
     def check(self, request: AnyRequest) -> Decision:
-        """The decision about ``request`` as it would be made now. Nothing runs or is asked."""
-        decision = self.decide(self._core.canonical(request))
+        """The decision about ``request`` as it would be made now, with the walls that would
+        stand around it. Nothing runs or is asked."""
+        canonical = self._core.canonical(request)
+        decision = self.decide(canonical)
         misfit = self._core.canonical.misfit(request)
-        return decision if misfit is None else strictest((decision, misfit))
+        if misfit is not None:
+            decision = strictest((decision, misfit))
+        return evolve(decision, walls=self._walls(canonical))
 
     def decide(self, request: AnyRequest) -> Decision:
         """:meth:`check` for a request that is canonical already."""
@@ -163,9 +169,24 @@ class Kernel:
         """Why ``request`` is decided as it is; for the operator, never for the agent."""
         from axonkernel.policy.explain import explain
 
-        explained = explain(self._scope().stack, self._core.canonical(request))
+        canonical = self._core.canonical(request)
+        explained = explain(self._scope().stack, canonical)
         misfit = self._core.canonical.misfit(request)
-        return explained if misfit is None else explained.denied(misfit)
+        if misfit is not None:
+            explained = explained.denied(misfit)
+        return explained.within(self._walls(canonical))
+
+    def _walls(self, canonical: AnyRequest) -> tuple[str, ...]:
+        core, policy = self._core, self._scope().policy
+        return walls_of(
+            canonical,
+            policy,
+            core.policy,
+            inside=core.inside,
+            boxed=needs_box(policy, inside=core.inside),
+            landlock=has_landlock(),
+            brokered=core.brokered,
+        )
 
     def posture(self) -> tuple[PostureField, ...]:
         """Which declared field is held by what, in this kernel."""
@@ -204,11 +225,18 @@ class Kernel:
                 call = partial(self._invoke, tool, bound)
                 return anyio.run(call) if tool.is_async else call()
 
-    async def run_block(self, kind: str, source: str) -> ProcessResult:
+    async def run_block(
+        self, kind: str, source: str, *, timeout: float | None = None
+    ) -> ProcessResult:
         """Run a block of code a model wrote: ``bash`` or ``python``.
 
         It is gated as the tool ``block.KIND``; the shell rules judge bash as well. Python
-        runs in a fresh interpreter, isolated from the environment's own settings.
+        runs in a fresh interpreter, behind the walls of a program, with a ``kernel`` of its
+        own: ``kernel.call(NAME, ...)`` and ``kernel.process.run(...)`` are judged here, and
+        what is denied raises PolicyDenied in the block.
+
+        Arguments:
+            timeout: seconds; then everything the block started is killed.
 
         Raises as ``process.run`` does; ToolError for a kind this version cannot run.
         """
@@ -218,13 +246,18 @@ class Kernel:
         with tool_span(block.tool):
             identity = await require(Request.tool(block.tool, {"source": source}), scope)
             if block.line is not None:
-                return await self.process.run(block.line, raw=True)
-            plan = self.process.plans.fixed(_runnable(block.tool, block.argv))
-            return await self.process.start(plan, scope, identity, block.data, None)
+                return await self.process.run(block.line, raw=True, timeout=timeout)
+            if block.source is None:
+                raise ToolError(block.tool, "the WASM layer is not built into this version")
+            from axonkernel.kernel.block_outside import run
 
-    def run_block_sync(self, kind: str, source: str) -> ProcessResult:
+            return await run(self, block.source, scope, identity, timeout)
+
+    def run_block_sync(
+        self, kind: str, source: str, *, timeout: float | None = None
+    ) -> ProcessResult:
         """:meth:`run_block` for code without an event loop."""
-        return anyio.run(self.run_block, kind, source)
+        return anyio.run(partial(self.run_block, kind, source, timeout=timeout))
 
     @contextmanager
     def narrow(
@@ -331,9 +364,3 @@ class Kernel:
     def _invoke(self, tool: Tool, bound: BoundCall) -> Any:
         extra = {"kernel": self} if tool.takes_kernel else {}
         return tool.function(**bound.arguments, **extra)
-
-
-def _runnable(tool: str, argv: tuple[str, ...]) -> tuple[str, ...]:
-    if not argv:
-        raise ToolError(tool, "the WASM layer is not built into this version")
-    return argv

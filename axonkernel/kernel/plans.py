@@ -27,13 +27,18 @@ Env = Mapping[str, str] | None
 
 @frozen
 class Plan:
-    """A program call before its decision: the request, and what runs when it is allowed."""
+    """A program call before its decision: the request, and what runs when it is allowed.
+
+    Arguments:
+        channel: a socket for the program (process.Start); -1 for none.
+    """
 
     request: ProcessRequest | ShellRequest
     program: Located
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
+    channel: int = -1
 
 
 class Plans:
@@ -42,11 +47,11 @@ class Plans:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    def fixed(self, argv: tuple[str, ...]) -> Plan:
-        """A program of our own choice, such as the interpreter of a block."""
+    def fixed(self, argv: tuple[str, ...], channel: int) -> Plan:
+        """A program of our own choice, the interpreter of a block, with a socket for it."""
         located = Located(argv[0], resolve(argv[0]))
         request = ProcessRequest(argv, self._core.cwd, resolved=located.file)
-        return Plan(request, located, argv, {}, self._core.cwd)
+        return Plan(request, located, argv, {}, self._core.cwd, channel)
 
     def line(self, text: str, *, cwd: str = ".", env: Env = None, spawn: bool = False) -> Plan:
         """A line for bash. Raises PolicyDenied where there is no bash to run it."""

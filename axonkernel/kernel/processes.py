@@ -163,8 +163,9 @@ class Processes:
             env=plan.env,
             without_env=self._not_for_bash(plan),
             stays=policy.shell is None or policy.shell.spawn != 0,
+            channel=plan.channel,
         )
-        return Call(start, self._place(policy, boxed, identity), data, timeout_s)
+        return Call(start, self._place(plan, policy, boxed, identity), data, timeout_s)
 
     def _leaves(self, plan: Plan) -> bool:
         """Whether the supervisor asks about a call: it asks by the rules of the whole agent,
@@ -174,16 +175,18 @@ class Processes:
             return False
         return core.base.decide(plan.request).verdict == "escalate"
 
-    def _place(self, policy: Policy, boxed: bool, identity: str) -> Place:
+    def _place(self, plan: Plan, policy: Policy, boxed: bool, identity: str) -> Place:
         core = self._core
-        confined = not boxed and needs_confining(policy, core.policy, inside=core.inside)
+        # A block of code a model wrote is not run beside the agent itself.
+        confined = core.inside and plan.channel >= 0
+        confined |= needs_confining(policy, core.policy, inside=core.inside)
         return Place(
             policy,
             core.launcher() if boxed else None,
             core.environ,
             # Children look for programs where the judged name was looked for.
             core.lookup.path if policy.shell is not None else (),
-            core.confiner() if confined else None,
+            core.confiner() if confined and not boxed else None,
             held_around(policy, core.policy, core.posture) if core.inside else (),
             partial(_drops, core, identity) if boxed else None,
             core.brokered,
@@ -224,6 +227,7 @@ class Processes:
             decision_id=identity,
             exit_code=result.exit_code,
             held_by=result.held_by,
+            walls=result.walls,
             net_denied=refused,
             kept=result.kept,
             **asdict(result.used),

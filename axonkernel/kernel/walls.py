@@ -1,16 +1,19 @@
-"""Which walls stand around a call, below the mediator. Pure."""
+"""Which walls stand around a call, below the mediator. Pure, but for what the machine has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Collection, Iterable
+from functools import cache
 from typing import TYPE_CHECKING
 
 from axonkernel.policy.model import Policy
+from axonkernel.policy.request import AnyRequest, ProcessRequest, ShellRequest, ToolRequest
 
 if TYPE_CHECKING:
     from axonkernel.box.model import PostureField
 
-__all__ = ["held_around", "narrowed", "needs_confining"]
+__all__ = ["has_landlock", "held_around", "narrowed", "needs_confining", "walls_of"]
 
 #: The blocks that something below the mediator can hold for a program.
 _BLOCKS = ("fs", "net", "shell", "env", "limits")
@@ -45,3 +48,44 @@ def held_around(policy: Policy, base: Policy, posture: Iterable[PostureField]) -
         for row in posture
         if row.state == "enforced" and row.field.partition(".")[0] not in changed
     )
+
+
+def walls_of(
+    request: AnyRequest,
+    policy: Policy,
+    base: Policy,
+    *,
+    inside: bool,
+    boxed: bool,
+    landlock: bool,
+    brokered: Collection[str] = (),
+) -> tuple[str, ...]:
+    """What stands around a call where it is allowed, the mediator first.
+
+    Arguments:
+        request: canonical.
+        policy, base, inside: see :func:`needs_confining`.
+        boxed: programs get boxes of their own.
+        landlock: this machine can confine without a box.
+        brokered: files of programs that the supervisor starts, each in a box of its own.
+    """
+    around = ("box",) if inside else ()
+    block = isinstance(request, ToolRequest) and request.name == "block.python"
+    if not block and not isinstance(request, (ProcessRequest, ShellRequest)):
+        return ("mediator", *around)
+    if isinstance(request, ProcessRequest) and request.resolved in brokered:
+        return ("mediator", "broker", "box")
+    if boxed:
+        return ("mediator", "box")
+    confined = (inside and block) or needs_confining(policy, base, inside=inside)
+    return ("mediator", *around, *(("landlock",) if confined and landlock else ()))
+
+
+@cache
+def has_landlock() -> bool:
+    """Whether this machine can confine a program without a box."""
+    if sys.platform != "linux":
+        return False
+    from axonkernel.box import landlock
+
+    return landlock.abi() >= landlock.TRUSTED_SINCE_ABI

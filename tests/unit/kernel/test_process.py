@@ -223,7 +223,7 @@ def test_many_programs_run_at_once(make: Make) -> None:
 def test_block_python_runs_in_a_fresh_interpreter(make: Make, ws: Path) -> None:
     """Its output comes back; nothing of this process is in it; it is gated by its tool."""
     kernel = make()
-    result = kernel.run_block_sync("python", "import sys; print(6*7, 'axonkernel' in sys.modules)")
+    result = kernel.run_block_sync("python", "import sys; print(6*7, 'anyio' in sys.modules)")
     assert result.text == "42 False\n"
     with pytest.raises(PolicyDenied) as caught:
         make({"tools": {"fs": True}}).run_block_sync("python", "open('m', 'w')")
