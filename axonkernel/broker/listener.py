@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from axonkernel.broker.arriving import Arriving
 from axonkernel.broker.incoming import Incoming
+from axonkernel.broker.place import listening
 from axonkernel.broker.wire import DENIED, LOST, Ended, Refused, WireError
 from axonkernel.errors import PolicyDenied
 
@@ -36,8 +37,6 @@ _ARRIVES_S, _KEEPS_S = 10.0, 0.1
 _PAUSE_S = 0.05
 #: Descriptors of this process that one answered call uses, its box included.
 _DESCRIPTORS = 24
-#: Callers that the kernel lets wait at the door.
-_BACKLOG = 1024
 
 _DID_NOT_RUN = "The call did not run."
 
@@ -59,7 +58,7 @@ class Listener:
         self._most = max(
             1, min(most, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _DESCRIPTORS)
         )
-        self._sock = place if isinstance(place, socket.socket) else _listening(os.fspath(place))
+        self._sock = place if isinstance(place, socket.socket) else listening(os.fspath(place))
         self._sock.setblocking(False)
         self._wake_read, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._arriving: dict[int, Arriving] = {}
@@ -209,20 +208,3 @@ def _failed(incoming: Incoming) -> Refused | Ended:
     if incoming.started:
         return Ended(LOST, 0, "the supervisor failed after the program was started.")
     return Refused(DENIED, f"denied (internal): the call could not be judged. {_DID_NOT_RUN}")
-
-
-def _listening(path: str) -> socket.socket:
-    folder = os.open(os.path.dirname(path) or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    try:
-        # The path of a socket may not be long.
-        sock.bind(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
-        # The box's user may be another one. Who may come near is for the folder to say.
-        os.chmod(path, 0o666)
-        sock.listen(_BACKLOG)
-    except BaseException:
-        sock.close()
-        raise
-    finally:
-        os.close(folder)
-    return sock

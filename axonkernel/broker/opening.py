@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import tempfile
-
 from axonkernel.box.brokered import with_broker
 from axonkernel.box.channel import pair
 from axonkernel.box.model import BoxPlan
+from axonkernel.broker.place import Place, listening
+from axonkernel.folders import state_folder
 
 __all__ = ["Opening"]
-
-#: Calls that wait to be taken; beyond, connecting blocks.
-_BACKLOG = 128
 
 
 class Opening:
     """A socket for one box, and the way to its private folders.
 
-    Outside, the socket has a name only until the box is there: nothing is left behind, however
-    the supervisor ends.
+    Outside, the socket has a name only until the box is there. What a supervisor leaves that is
+    killed before, the next one removes.
+
+    Raises OSError when our state cannot be written.
 
     Attributes:
         socket: listens.
@@ -29,26 +26,19 @@ class Opening:
     """
 
     def __init__(self) -> None:
-        self._folder = tempfile.mkdtemp(prefix="axonkernel-")
-        self._place = os.path.realpath(os.path.join(self._folder, "socket"))
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.bind(self._place)
-        os.chmod(self._place, 0o666)  # the box's user may be another; the folder is closed
-        self.socket.listen(_BACKLOG)
+        self._place = Place(state_folder())
+        self.socket = listening(self._place.path)
         self.lender, self._theirs = pair()
         self.lends = self._theirs.fileno()
 
     def plan(self, plan: BoxPlan) -> BoxPlan:
         """``plan`` with this socket in it."""
-        return with_broker(plan, self._place)
+        return with_broker(plan, self._place.path)
 
     def begun(self) -> None:
         """The box is there, or will not be."""
         self._theirs.close()
-        if self._folder:
-            os.unlink(self._place)
-            os.rmdir(self._folder)
-        self._folder = ""
+        self._place.close()
 
     def close(self) -> None:
         """Take no more calls."""

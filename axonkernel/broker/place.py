@@ -8,12 +8,35 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
+import socket
 from collections.abc import Iterator
 
-__all__ = ["Place"]
+__all__ = ["Place", "listening"]
 
 _SOCKET = "socket"
+#: Callers that the kernel lets wait at the door; beyond, connecting blocks.
+_BACKLOG = 1024
+
+
+def listening(path: str) -> socket.socket:
+    """A socket at ``path``, of any length, that takes calls of every user who comes near it.
+
+    Raises OSError.
+    """
+    folder = os.open(os.path.dirname(path) or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        # The kernel takes a hundred bytes for a path.
+        sock.bind(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+        # The box's user may be another one. Who may come near is for the folder to say.
+        os.chmod(path, 0o666)
+        sock.listen(_BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    finally:
+        os.close(folder)
+    return sock
 
 
 class Place:
@@ -25,9 +48,7 @@ class Place:
         state: our state, which no box has.
 
     Attributes:
-        folder: to be mounted in the box. The folders around it are closed to everybody else;
-            this one lets pass who is in the box, whatever its user there.
-        socket: for the listener.
+        path: of the socket, to be made there and mounted in the box.
 
     Raises OSError when the state cannot be written.
     """
@@ -35,19 +56,17 @@ class Place:
     def __init__(self, state: str) -> None:
         around = os.path.join(state, "brokers")
         os.makedirs(around, mode=0o700, exist_ok=True)
-        self._lock = -1
         with _locked(around):
             _sweep(around)
-            self.folder = os.path.join(around, f"{os.getpid()}-{secrets.token_hex(8)}")
-            os.mkdir(self.folder)
-            os.chmod(self.folder, 0o711)
-            self._lock = _lock(self.folder)
-        self.socket = os.path.join(self.folder, _SOCKET)
+            self._folder = os.path.join(around, os.urandom(8).hex())
+            os.mkdir(self._folder, 0o700)
+            self._lock = _lock(self._folder)
+        self.path = os.path.realpath(os.path.join(self._folder, _SOCKET))
 
     def close(self) -> None:
-        """Remove the folder. Its listener has to be closed before."""
+        """Remove the folder and the name of the socket."""
         if self._lock >= 0:
-            _remove(self.folder)
+            _remove(self._folder)
             os.close(self._lock)
             self._lock = -1
 
