@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 
 from lab.internet import Internet
 
-__all__ = ["TLS_PORT", "Authority", "TlsServers"]
+__all__ = ["TLS_PORT", "Authority", "TlsServers", "said"]
 
 TLS_PORT = 8443
 _SERVER = Path(__file__).with_name("tls_server.py")
@@ -64,12 +65,17 @@ class TlsServers:
 
     def seen(self) -> list[dict[str, Any]]:
         """``name``, ``address`` and ``ok`` of each handshake since the last call."""
-        assert self._server.stdout
-        found = []
-        while select.select([self._server.stdout], [], [], 0.2)[0]:
-            found.append(json.loads(self._server.stdout.readline()))
-        return found
+        return said(self._server)
 
     def names(self) -> list[str | None]:
         """The server names since the last call."""
         return [each["name"] for each in self.seen()]
+
+
+def said(server: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """The JSON lines that a server has written since the last call."""
+    assert server.stdout
+    data = b""
+    while select.select([server.stdout], [], [], 0.2)[0]:
+        data += os.read(server.stdout.fileno(), 1 << 20)
+    return [json.loads(line) for line in data.splitlines()]

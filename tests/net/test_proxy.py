@@ -1,0 +1,193 @@
+"""net.proxy: granted names by a company's proxy, which alone resolves them.
+
+The proxy of the private internet writes down each request; the wire shows that nothing else
+leaves. Its password is looked for everywhere a box can look.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from box.boxed import PYTHON, Boxed, Run
+from lab.internet import ADDRESSES, Internet
+from lab.processes import REPOSITORY
+from lab.tls import TLS_PORT, Authority, TlsServers, said
+
+pytestmark = [
+    pytest.mark.requires("box", "net", "root"),
+    pytest.mark.usefixtures("leftovers"),
+]
+
+TRIES = Path(__file__).with_name("tls_tries.py").read_text()
+SERVER = REPOSITORY / "tests/lab/connect_proxy.py"
+ONE4, TWO4, THREE4 = (ADDRESSES[name] for name in ("one4", "two4", "three4"))
+PASSWORD = "s3cret-of-ours"
+PORT = 3128
+URL = f"http://agent:{PASSWORD}@{THREE4}:{PORT}"
+RESET, REFUSED = "ECONNRESET", "ECONNREFUSED"
+Proxy = subprocess.Popen[str]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"), "only.corp", "other.corp")
+
+
+@pytest.fixture(scope="module")
+def servers(net: Internet, authority: Authority) -> Iterator[TlsServers]:
+    yield TlsServers(net, authority)
+
+
+@pytest.fixture(scope="module")
+def proxy(net: Internet) -> Iterator[Proxy]:
+    """It knows names that no resolver of the host's does."""
+    names = [f"only.corp={ONE4}", f"other.corp={ONE4}", f"plain.corp={TWO4}"]
+    yield net.serve([sys.executable, str(SERVER), str(PORT), f"agent:{PASSWORD}", *names])
+
+
+@pytest.fixture
+def corporate(near: Boxed, servers: TlsServers, proxy: Proxy, authority: Authority) -> Boxed:
+    shutil.copy(authority.bundle, near.project / "ca.pem")
+    servers.seen()
+    said(proxy)
+    return near
+
+
+def tried(near: Boxed, net: str, *tries: list[Any], url: str = URL) -> tuple[list[Any], Run]:
+    path = near.root / "p.toml"
+    path.write_text(f'[fs]\nread = ["{near.project}"]\n[net]\nproxy = "{url}"\n{net}\n')
+    command = [PYTHON, "-ISc", TRIES, json.dumps(tries)]
+    ended = near.exec("--policy", path, command=command)
+    assert ended.code == 0, ended.err
+    return [json.loads(line) for line in ended.text.splitlines()], ended
+
+
+def test_granted_names_go_through_the_proxy_and_nothing_else_anywhere(
+    corporate: Boxed, net: Internet, proxy: Proxy, servers: TlsServers
+) -> None:
+    """By TLS and in clear, though no resolver knows them: no question leaves, no packet but to
+    the proxy, which the box itself does not reach. There is no link at all."""
+    allow = f'allow = ["only.corp:{TLS_PORT}", "plain.corp:80", "unknown.corp:443"]'
+    answers, ended = tried(
+        corporate, allow,
+        ["tls", "only.corp", TLS_PORT, "only.corp"],
+        ["plain", "plain.corp", 80, "GET /there HTTP/1.0\r\n\r\n"],
+        ["tls", "unknown.corp", 443, "unknown.corp"],
+        ["plain", "plain.corp", 8080, "GET / HTTP/1.0\r\n\r\n"],
+        ["plain", "other.corp", 80, "x"], ["plain", "api.test", 80, "x"],
+        ["plain", THREE4, PORT, "CONNECT evil:1 HTTP/1.1\r\n\r\n"], ["plain", ONE4, 80, "x"],
+    )  # fmt: skip
+    assert answers[0][1] == "you asked for only.corp"
+    assert answers[1].endswith("GET /there HTTP/1.0")
+    assert answers[2:4] == [RESET, REFUSED]
+    assert answers[4:6] == ["gaierror"] * 2 and answers[6:8] == ["ENETUNREACH"] * 2
+    assert said(proxy) == [
+        {"target": f"only.corp:{TLS_PORT}", "status": 200},
+        {"target": "plain.corp:80", "status": 200},
+        {"target": "unknown.corp:443", "status": 403},
+    ]
+    assert servers.names() == ["only.corp"]
+    assert {(r.address, r.port) for r in net.seen("packet-tcp")} == {(THREE4, PORT)}
+    assert net.seen("dns") == [] and net.seen("packet-udp") == []
+    told = [(each["protocol"], each["name"]) for each in ended.status["denials"]]
+    assert ("proxy-403", "unknown.corp") in told
+    assert "unknown.corp:443 by net.proxy, with status 403" in ended.err
+
+
+def test_its_password_is_nowhere_to_be_seen(corporate: Boxed) -> None:
+    """Not in the box's processes, not in what is said or recorded; the name of the proxy's host
+    is no secret, but is not told either."""
+    net = f'allow = ["only.corp:{TLS_PORT}"]'
+    answers, ended = tried(corporate, net, ["holding", PASSWORD[::-1]], ["holding", "gnidloh"])
+    # The latter is in the words of this very try.
+    assert answers[0] == [] and "1/cmdline" in answers[1]
+    shown = [corporate.exec("--policy", corporate.root / "p.toml", command=["env"])]
+    shown.append(told(corporate, "check", "--json", "--policy", corporate.root / "p.toml"))
+    shown.append(
+        told(corporate, "explain", "--box", "--json", "--policy", corporate.root / "p.toml")
+    )
+    audit = (corporate.root / "state/axonkernel/audit.jsonl").read_text()
+    for text in (ended.err, json.dumps(ended.status), audit, *(r.text + r.err for r in shown)):
+        assert PASSWORD not in text
+
+
+def told(near: Boxed, *words: str | Path) -> Run:
+    done = subprocess.run(
+        [sys.executable, "-m", "axonkernel", *map(str, words)],
+        env=near.env, cwd=near.project, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    return Run(done.returncode, done.stdout, done.stderr.decode(), {})
+
+
+def test_server_names_are_checked_on_the_way(
+    corporate: Boxed, proxy: Proxy, servers: TlsServers
+) -> None:
+    """With both, a name that is not granted is not even asked of the proxy."""
+    net = f'tls_names = "check"\nallow = ["only.corp:{TLS_PORT}"]'
+    answers, _ = tried(
+        corporate, net,
+        ["tls", "only.corp", TLS_PORT, "only.corp"], ["tls", "only.corp", TLS_PORT, "other.corp"],
+        ["plain", "only.corp", TLS_PORT, "GET / HTTP/1.0\r\n\r\n"],
+    )  # fmt: skip
+    assert answers[0][1] == "you asked for only.corp"
+    assert answers[1:] == [RESET, RESET]
+    assert said(proxy) == [{"target": f"only.corp:{TLS_PORT}", "status": 200}]
+    assert servers.names() == ["only.corp"]
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        (f"http://agent:wrong@{THREE4}:{PORT}", "proxy-407"),
+        (f"http://{THREE4}:3129", "unreachable"),
+        ("http://proxy.unknown:3128", "unreachable"),
+    ],
+)
+def test_a_proxy_that_fails_is_told_at_once(corporate: Boxed, url: str, kind: str) -> None:
+    """A wrong password, nobody there, no such name: a reset, and a word on why."""
+    net = f'allow = ["only.corp:{TLS_PORT}"]'
+    answers, ended = tried(corporate, net, ["tls", "only.corp", TLS_PORT, "only.corp"], url=url)
+    assert answers == [RESET]
+    assert [(each["protocol"], each["name"]) for each in ended.status["denials"]] == [
+        (kind, "only.corp")
+    ]
+
+
+def test_addresses_go_straight_beside_it(corporate: Boxed, net: Internet) -> None:
+    """A literal grant needs the link, by which the box does not reach the proxy."""
+    answers, _ = tried(
+        corporate, f'allow = ["only.corp:{TLS_PORT}", "{TWO4}:7"]',
+        ["plain", TWO4, 7, "straight"], ["plain", THREE4, PORT, "x"],
+        ["tls", "only.corp", TLS_PORT, "only.corp"],
+    )  # fmt: skip
+    assert answers[0] == "straight" and answers[1] == REFUSED
+    assert answers[2][1] == "you asked for only.corp"
+    assert {record.port for record in net.seen("packet-tcp")} == {7, PORT}
+
+
+def test_a_proxy_on_the_hosts_own_loopback(corporate: Boxed, net: Internet) -> None:
+    """Is reached for the box, which has a loopback of its own."""
+    enter = ["nsenter", f"--net=/proc/{net.client}/ns/net"]
+    words = [sys.executable, str(SERVER), "3130", "a:b", f"only.corp={ONE4}"]
+    with subprocess.Popen(
+        [*enter, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as here:
+        assert here.stdout and here.stdout.readline() == "ready\n"
+        try:
+            answers, _ = tried(
+                corporate, f'allow = ["only.corp:{TLS_PORT}"]',
+                ["tls", "only.corp", TLS_PORT, "only.corp"], ["plain", "127.0.0.1", 3130, "x"],
+                url="http://a:b@127.0.0.1:3130",
+            )  # fmt: skip
+        finally:
+            here.kill()
+    assert answers[0][1] == "you asked for only.corp" and answers[1] == REFUSED
