@@ -8,7 +8,7 @@ do not is not asked about again.
 from __future__ import annotations
 
 import json
-import secrets
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -176,7 +176,7 @@ class Drops:
             detail=decision.detail,
             request=request_fields(request),
         )
-        asked = Question(secrets.token_hex(16), request, decision, identity, self._agent)
+        asked = Question(os.urandom(16).hex(), request, decision, identity, self._agent)
         assert self._ask is not None
         return self._ask(box, asked)
 

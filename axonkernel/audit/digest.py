@@ -19,8 +19,15 @@ else:
 
 __all__ = ["sha256"]
 
+_left = 500
+
 
 def sha256(data: bytes) -> str:
     """The digest of ``data``, lower-case hexadecimal."""
-    loaded = sys.modules.get("hashlib")  # three times as fast, where it is there already
-    return (_sha256 if loaded is None else loaded.sha256)(data).hexdigest()
+    if (loaded := sys.modules.get("hashlib")) is not None:
+        return str(loaded.sha256(data).hexdigest())  # three times as fast
+    global _left
+    _left -= 1
+    if _left == 0:
+        import hashlib  # noqa: F401  # whoever writes so many writes many more
+    return _sha256(data).hexdigest()

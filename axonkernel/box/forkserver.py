@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import select
 import signal
 import socket
 from importlib import import_module
@@ -22,6 +23,8 @@ from axonkernel.box.spares import Spares
 
 __all__ = ["main"]
 
+#: Nobody who waits for a box asks for it later than this.
+_SOON_S = 0.1
 #: Wardens that wait, at most.
 _MOST_SPARES = 16
 
@@ -32,10 +35,14 @@ def main(fd: int) -> None:
     os.set_inheritable(fd, False)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # wardens are reaped by the kernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is for the supervisor to judge
-    _warm_up()
-    spares = Spares(_fork_spare, most=_MOST_SPARES)
+    # The first box is often wanted at once: one spare gets ready by itself, and nothing else
+    # takes a processor from it before there is time.
+    spares = Spares(_fork_spare, most=_MOST_SPARES, ready=(_fork_spare(),))
+    is_warm = False
     with contextlib.suppress(ChannelClosed):
         while True:
+            if not is_warm and not _is_asked(requests, _SOON_S):
+                is_warm = _warm_up()
             spares.await_request(requests)
             order, descriptors = requests.receive()
             _hand_over(spares, descriptors)
@@ -43,6 +50,12 @@ def main(fd: int) -> None:
                 os.close(descriptor)
             if order["link"] == "veth":
                 _warm_up_veth()
+
+
+def _is_asked(requests: Channel, within_s: float) -> bool:
+    poll = select.poll()
+    poll.register(requests, select.POLLIN)
+    return bool(poll.poll(within_s * 1000))
 
 
 def _hand_over(spares: Spares[Channel], descriptors: tuple[int, ...]) -> None:
@@ -58,8 +71,8 @@ def _hand_over(spares: Spares[Channel], descriptors: tuple[int, ...]) -> None:
             spare.close()
 
 
-def _warm_up() -> None:
-    """Pay once, before any fork, for what each warden would pay."""
+def _warm_up() -> bool:
+    """Pay once for what each warden would pay; always true."""
     # The whole of a warden, and what boxes with a keeper or a link need.
     for name in ("warden", "resolver.refused", "hand", "steward", "link"):
         import_module(f"axonkernel.box.{name}")
@@ -69,6 +82,7 @@ def _warm_up() -> None:
         nftables.Nftables()
     gc.collect()
     gc.freeze()
+    return True
 
 
 def _warm_up_veth() -> None:
@@ -92,6 +106,7 @@ def _fork_spare() -> Channel:
 def _wait(orders: Channel) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
+        prelude.get_ready(orders)
         _, (control,) = orders.receive()
     except (ChannelClosed, ValueError):
         os._exit(0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 from functools import partial
 from importlib import import_module
 
@@ -22,7 +23,7 @@ from axonkernel.box.unheld import not_traced
 from axonkernel.errors import BoxError
 from axonkernel.typed import NamedTuple, NoReturn
 
-__all__ = ["serve"]
+__all__ = ["get_ready", "serve"]
 
 
 class _Given(NamedTuple):
@@ -37,8 +38,7 @@ class _Given(NamedTuple):
 def serve(control: Channel) -> NoReturn:
     """Run the one box the first message asks for, then exit. Never returns."""
     try:
-        if not _is_readable(control):
-            _get_ready()  # there is time now
+        get_ready(control)
         job, descriptors = control.receive()
         reached("asked")
         plan, command = decode_plan(job["plan"]), Command(*job["command"])
@@ -64,10 +64,12 @@ def serve(control: Channel) -> NoReturn:
     os._exit(0)
 
 
-def _get_ready() -> None:
-    """Import the rest; most boxes have a network of their own."""
-    import_module("axonkernel.box.warden")
-    import_module("axonkernel.box.entering").ready_tables()
+def get_ready(orders: Channel) -> None:
+    """Import the rest, if there is time: nobody has asked for a box yet."""
+    if "nftables" not in sys.modules and not _is_readable(orders):
+        import_module("axonkernel.box.warden")
+        # Most boxes have a network of their own.
+        import_module("axonkernel.box.entering").ready_tables()
 
 
 def _is_readable(channel: Channel) -> bool:

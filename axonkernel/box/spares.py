@@ -9,7 +9,7 @@ from __future__ import annotations
 import select
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from axonkernel.box.channel import Channel
@@ -33,16 +33,22 @@ class Spares(Generic[_Some]):
     Arguments:
         fork: makes one.
         most: how many may wait at one time.
+        ready: those that wait already.
         clock: monotonic seconds.
     """
 
     def __init__(
-        self, fork: Callable[[], _Some], *, most: int, clock: Callable[[], float] = time.monotonic
+        self,
+        fork: Callable[[], _Some],
+        *,
+        most: int,
+        ready: Iterable[_Some] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fork = fork
         self._most = most
         self._clock = clock
-        self._ready: deque[_Some] = deque()
+        self._ready = deque(ready)
         self._wanted = 1
         self._lowest = 0  # of what was ready during this period
         self._until_s = clock() + _PERIOD_S

@@ -64,6 +64,7 @@ def start() -> None:
         gc.disable()  # what a launch makes stays: to look through it takes 2 ms
     code = main()
     if sys.argv[1:2] != ["exec"]:
+        gc.freeze()  # or it is all looked through once more
         sys.exit(code)
     try:
         sys.stdout.flush()

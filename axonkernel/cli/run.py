@@ -56,6 +56,9 @@ def run(args: argparse.Namespace) -> int:
     from axonkernel.supervisor.ahead import importing
 
     if sys.platform == "linux":
+        from axonkernel.box.expected import expect_box
+
+        expect_box()
         # A Python configuration is evaluated by another process, and waited for.
         importing(*_NEEDED)
     from axonkernel.config import load

@@ -73,12 +73,14 @@ def _run_boxed(path: str, text: bytes) -> bytes:
 
 
 def _launch(path: str, text: bytes) -> bytes:
+    from axonkernel.box.expected import expected
     from axonkernel.box.launch import Launcher
     from axonkernel.box.model import Command
 
     recorder = os.path.join(_PACKAGE, "config", "record.py")
     argv = (sys.executable, "-I", "-B", recorder, path, os.path.dirname(_PACKAGE))
-    launcher = Launcher()
+    shared = expected()
+    launcher = shared or Launcher()
     launcher.get_ready()
     reader, writer = os.pipe()
     try:
@@ -91,7 +93,8 @@ def _launch(path: str, text: bytes) -> bytes:
         writer = -1
         return _receive(process, reader, path)
     finally:
-        launcher.close()
+        if shared is None:
+            launcher.close()
         os.close(reader)
         if writer >= 0:
             os.close(writer)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 from attrs import asdict, evolve, field, frozen
 
+from axonkernel.audit.digest import sha256
 from axonkernel.audit.fields import request_fields
 from axonkernel.policy.request import (
     AnyRequest,
@@ -69,7 +69,7 @@ class Question:
             "env": sorted(self.env.items()),
             "agent": self.agent,
         }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return sha256(json.dumps(parts, sort_keys=True).encode())
 
 
 @frozen

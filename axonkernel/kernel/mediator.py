@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Mapping
 
 from axonkernel.audit import AuditSink
@@ -113,7 +113,7 @@ class Mediator:
             return identity
         if decision.verdict == "escalate":
             return Question(
-                secrets.token_hex(16), request, decision, identity, self.agent, dict(env or {})
+                os.urandom(16).hex(), request, decision, identity, self.agent, dict(env or {})
             )
         raise self._denied(request, decision, identity)
 

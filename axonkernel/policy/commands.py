@@ -10,12 +10,10 @@ from typing import NamedTuple
 
 from axonkernel.policy.match import needs_shell, normalize, split_words
 from axonkernel.policy.profiles import SHIPPED, Profiles
-from axonkernel.policy.profiles.effects import effects
 from axonkernel.policy.profiles.found import UNKNOWN, Run
 from axonkernel.policy.request import Argv, ProcessRequest, ShellRequest
 from axonkernel.policy.shell.calls import Call, Redirect
 from axonkernel.policy.shell.faults import LineFault, TooComplex
-from axonkernel.policy.shell.line import read_line
 from axonkernel.policy.shell.names import BUILTINS
 
 __all__ = ["DEEPEST", "Redirect", "SimpleCommand", "commands_of"]
@@ -84,6 +82,8 @@ def commands_of(
         resolved = dict(request.files).get(words[0])
         first = SimpleCommand(words[0], words[1:], resolved=resolved, cwd=request.cwd)
         return _opened(first, profiles)
+    from axonkernel.policy.shell.line import read_line  # only for what needs a shell
+
     found: list[SimpleCommand] = []
     files = dict(request.files)
     for call in read_line(request.line, request.cwd):
@@ -142,6 +142,8 @@ def _inside(command: SimpleCommand, profiles: Profiles) -> list[SimpleCommand]:
     profile = profiles.of(command.program, command.resolved) if command.program else None
     if profile is None or not profile.runs:
         return []
+    from axonkernel.policy.profiles.effects import effects  # only for programs that run others
+
     runs = effects(profile, command.marked, command.unseen).runs
     return [_run(run, command) for run in runs]
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import threading
 from collections.abc import Iterable, Iterator
 from functools import reduce
@@ -191,7 +190,7 @@ class Desk:
         from axonkernel.supervisor.wire import question_from
 
         try:
-            question = question_from(data, secrets.token_hex(16), self._agent)
+            question = question_from(data, os.urandom(16).hex(), self._agent)
         except ValueError:
             return Answer("denied", by="supervisor")
         # The agent owns its process: what it says escalates is judged again out here, and

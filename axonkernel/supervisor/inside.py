@@ -44,6 +44,7 @@ def main() -> None:
         from axonkernel.supervisor.ended import told
 
         code = told(error)
+    gc.freeze()  # collecting all that was imported takes 13 ms of an end
     sys.exit(code)
 
 

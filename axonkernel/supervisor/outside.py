@@ -141,12 +141,13 @@ def supervise(job: Job) -> int:
     """
     from axonkernel.audit import AuditLog
     from axonkernel.box.channel import pair
+    from axonkernel.box.expected import expected
     from axonkernel.box.launch import Launcher
     from axonkernel.box.signals import forwarded
     from axonkernel.box.streams import Streams
     from axonkernel.paths import linked_grants
 
-    launcher = Launcher()
+    launcher = expected() or Launcher()
     launcher.get_ready()
     layers = tuple(_completed(job, name, policy) for name, policy in job.layers)
     plan, hello = _prepare(job, layers)

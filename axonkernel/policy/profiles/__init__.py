@@ -7,7 +7,6 @@ one, so that only the files of programs that are asked about are read.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Container, Iterable, Mapping
 from typing import Any, Protocol, cast
 
@@ -32,6 +31,8 @@ class _Loader(Protocol):
 
 def _read(name: str) -> dict[str, Any]:
     """One data file of this package, wherever it is installed; importlib.resources costs more."""
+    import tomllib  # many a policy asks about no program
+
     loader = cast(_Loader, __spec__.loader)
     return tomllib.loads(loader.get_data(f"{_FOLDER}/{name}.toml").decode())
 

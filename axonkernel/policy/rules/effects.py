@@ -7,16 +7,16 @@ file that an option writes counts as a hazard. A destination is a question to th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 from axonkernel.policy.commands import SimpleCommand
 from axonkernel.policy.globs import Test, argument_glob
 from axonkernel.policy.match import normalize, split_words
 from axonkernel.policy.model import Verdict
 from axonkernel.policy.profiles import Profile
-from axonkernel.policy.profiles.effects import effects
 from axonkernel.policy.profiles.found import Contact, Effects, FileUse, Hazard
-from axonkernel.policy.request import ConnectRequest, Decision, Match, PathRequest
+from axonkernel.policy.request import Argv, ConnectRequest, Decision, Match, PathRequest
 from axonkernel.policy.rules.fs import FsRules
 from axonkernel.policy.rules.net import NetRules, canonical_target, is_loopback
 from axonkernel.policy.tables import Rule, rules
@@ -25,6 +25,14 @@ from axonkernel.policy.wellformed import LONGEST_PATH
 __all__ = ["EffectRules"]
 
 _UNSEEN = "the name of a file that it {} cannot be seen"
+
+
+@cache
+def _reader() -> Callable[[Profile, Argv, bool], Effects]:
+    """What reads the words of a program that has a profile; few policies ask about one."""
+    from axonkernel.policy.profiles.effects import effects
+
+    return effects
 
 
 class EffectRules:
@@ -56,7 +64,7 @@ class EffectRules:
 
     def judge(self, profile: Profile, command: SimpleCommand) -> list[Decision]:
         """The denials, and the verdicts on files, of a command whose profile is known."""
-        found = effects(profile, command.marked, command.unseen)
+        found = _reader()(profile, command.marked, command.unseen)
         if not (found.hazards or found.files or found.contacts):
             return []
         decisions = [
@@ -126,7 +134,7 @@ class EffectRules:
 
     def matches(self, profile: Profile, command: SimpleCommand) -> Iterator[Match]:
         """Every rule about what a command does: lifted hazards, files, destinations."""
-        found = effects(profile, command.marked, command.unseen)
+        found = _reader()(profile, command.marked, command.unseen)
         yield from self._hazard_matches(profile, command, found)
         for use in found.files if self._fs is not None else ():
             path = None if use.path is None else _absolute(use.path, command.cwd)

@@ -8,8 +8,21 @@ others. A line on which they do not agree is refused, so one reader's mistake le
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from axonkernel.policy.shell.calls import Call, Redirect
 from axonkernel.policy.shell.faults import LineFault, TooComplex, Unparsable
-from axonkernel.policy.shell.line import read_line
+
+if TYPE_CHECKING:
+    from axonkernel.policy.shell.line import read_line
 
 __all__ = ["Call", "LineFault", "Redirect", "TooComplex", "Unparsable", "read_line"]
+
+
+def __getattr__(name: str) -> Any:
+    """The readers are loaded for the first line: most agents never run one."""
+    if name != "read_line":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from axonkernel.policy.shell.line import read_line
+
+    return read_line
