@@ -70,7 +70,8 @@ def test_the_committed_shim_is_its_source(built: Path) -> None:
     assert [code for code, *_ in seen[0]] == [0, 7, 137, 0, 126, 126, 0]
     assert [part[:1] + part[2:] for part in seen[0]] == [part[:1] + part[2:] for part in seen[1]]
     if (said("gcc"), said("ld")) == (COMPILER, LINKER):
-        assert built.read_bytes() == Path(shim.path()).read_bytes()
+        for file in built.parent.glob("*.*"):  # what is git's shell in its own box as well
+            assert file.read_bytes() == Path(shim.path()).with_name(file.name).read_bytes()
 
 
 def said(program: str) -> str:

@@ -220,7 +220,8 @@ static void describe(long *stack)
     for (long i = 0; i < count; i++)
         add(argv[i]);
     for (long i = 0; i < variables; i++)
-        add(env[i]);
+        if (env[i][0] != '=') /* no variable; in a call that means something else */
+            add(env[i]);
 }
 
 /* Looked at before there is a socket, which might get the number of a closed one. */
