@@ -76,7 +76,12 @@ def load_more(name: str) -> tuple[BoxPlan, Any] | None:
 
 
 def store(name: str, plan: BoxPlan, seen: Seen, more: Any = None) -> None:
-    """Keep a plan, and more JSON data made with it. A cache that cannot be written is none."""
+    """Keep a plan, and more JSON data made with it. A cache that cannot be written is none.
+
+    A plan with the password of a proxy is not kept: a box may see this folder.
+    """
+    if plan.net is not None and "@" in plan.net.proxy:
+        return
     watched = sorted(set(seen.paths))
     kept: dict[str, Any] = {
         "paths": watched,

@@ -85,6 +85,15 @@ def test_the_name_depends_on_everything_given(monkeypatch: pytest.MonkeyPatch) -
     assert plancache.key("a", "b") != names[0]
 
 
+def test_a_plan_with_a_password_is_not_kept(tree: Path) -> None:
+    """That of a proxy; a plan with a proxy that wants none is."""
+    for url, kept in (("http://u:p@proxy.test:1", False), ("http://proxy.test:1", True)):
+        plan = PLAN._replace(net=NetPlan(link="proxy", proxy=url))
+        name = plancache.key(url)
+        plancache.store(name, plan, Seen(tuple(watched(tree))))
+        assert (plancache.load(name) == plan) is kept, url
+
+
 def test_kept_plans_are_closed_to_others(tree: Path, cache: Path) -> None:
     """They hold the environment: 0600 in 0700, no temporary file stays."""
     plancache.store("name", PLAN, Seen(tuple(watched(tree))))
