@@ -6,35 +6,33 @@ that do not exist there (brokered.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from axonkernel.box.model import PostureField
 from axonkernel.policy.model import Policy, ShellPolicy, SubjectRules, ToolRules
-from axonkernel.policy.profiles import SHIPPED
 
-__all__ = ["escalates_calls", "judged_rows"]
+__all__ = ["escalates_calls", "held_in_part", "judged_rows"]
 
 _AROUND = "code in the box can do the same around the mediator"
+_HELD = "held by the broker for"
 _OTHERS = "a program that does the same under another name is another program"
 
 
 def judged_rows(
-    policy: Policy, allowed: Iterable[str], brokered: Collection[str], inside: Collection[str]
+    policy: Policy, brokered: Collection[str], inside: Collection[str]
 ) -> Iterator[PostureField]:
     """The rows about ``shell.args``, ``shell.hazard``, ``shell.raw`` and escalations.
 
     Arguments:
-        allowed: the programs in the box, by name.
-        brokered: those that run only outside it.
+        brokered: the programs that run only outside the box.
         inside: programs with argument rules that lie in it all the same.
     """
     shell = policy.shell
     if shell is not None:
         if shell.args:
-            yield _row("shell.args", brokered, inside, "" if policy.fs is None else _OTHERS)
-        dangerous = [name for name in allowed if _has_hazards(name)]
-        unknown = ["any other program"] if shell.allow is True else dangerous
-        yield _row("shell.hazard", brokered, unknown)
+            yield _row("shell.args", brokered, inside, _OTHERS)
+        # A variable of the loader is one for whatever program there is.
+        yield _row("shell.hazard", brokered, ("other programs",))
         if not shell.raw:
             yield PostureField("shell.raw", "mediator only", "", _AROUND)
     if escalates_calls(policy):
@@ -43,20 +41,20 @@ def judged_rows(
         yield _row("escalation", brokered, asked)
 
 
+def held_in_part(row: PostureField) -> bool:
+    """Whether a row says for which programs the broker holds it."""
+    return row.note.startswith(_HELD)
+
+
 def _row(
     field: str, brokered: Collection[str], inside: Collection[str], note: str = ""
 ) -> PostureField:
     if not brokered:
         return PostureField(field, "mediator only", "", _AROUND)
     if inside:
-        names = f"held by the broker for {', '.join(brokered)}, not for {', '.join(inside)}"
+        names = f"{_HELD} {', '.join(brokered)}, not for {', '.join(inside)}"
         return PostureField(field, "mediator only", "", names)
     return PostureField(field, "enforced", "broker", note)
-
-
-def _has_hazards(name: str) -> bool:
-    profile = SHIPPED.of(name)
-    return profile is not None and profile.hazardous
 
 
 def _asked_inside(shell: ShellPolicy, inside: Collection[str]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from axonkernel.box.find import Program
-from axonkernel.box.judged import escalates_calls, judged_rows
+from axonkernel.box.judged import escalates_calls, held_in_part, judged_rows
 from axonkernel.box.model import BoxPlan, PostureField
 from axonkernel.box.unbuilt import holds_noexec, names_in
 from axonkernel.policy.globs import is_glob
@@ -71,12 +71,12 @@ def boxed(
         first_code: whether the first code in the box is ours (child.py), and looks around.
     """
     implied = () if mediated else _implied(policy)
-    programs, elsewhere = tuple(programs), tuple(program.name for program in brokered)
-    judged = judged_rows(policy, [program.name for program in programs], elsewhere, inside)
+    elsewhere = tuple(program.name for program in brokered)
+    judged = tuple(judged_rows(policy, elsewhere, inside))
     rows = [
         _held(row, unenforced, mediated)
-        for row in _boxed(policy, plan, programs, tuple(judged), first_code)
-        if row.field not in implied or row.state == "enforced"
+        for row in _boxed(policy, plan, programs, judged, first_code)
+        if row.field not in implied or held_in_part(row)
     ]
     named = {row.field for row in rows}
     rows += [PostureField(name, "unenforced") for name in unenforced if name not in named]
@@ -93,7 +93,8 @@ def _held(row: PostureField, unenforced: Collection[str], mediated: bool) -> Pos
     if row.state in ("enforced", "open") and row.field in unenforced:
         return row._replace(state="unenforced", by="")
     if row.state == "mediator only" and not mediated:
-        return row._replace(state="unenforced", note="no mediator judges a command of exec")
+        note = row.note if held_in_part(row) else "no mediator judges a command of exec"
+        return row._replace(state="unenforced", note=note)
     return row
 
 

@@ -33,12 +33,16 @@ POLICY: dict[str, Any] = {
     "fs": {"read": ["."], "write": ["./out"], "deny": ["./secret.txt"]},
     "net": {"allow": ["45.90.10.1:443"]},
     "shell": {
-        "allow": ["uname", "touch", "sh"],
-        "args": {"touch": {"deny": ["*forbidden*"], "escalate": ["*asked*"]}},
+        "allow": ["uname", "touch", "sort", "sh"],
+        "args": {
+            "touch": {"deny": ["*forbidden*"], "escalate": ["*asked*"]},
+            "sort": {"deny": ["--random-sort"]},
+        },
     },
     "env": {"allow": ["MODE"]},
     "tools": {"notes": {"append": False, "*": "escalate"}, "fs": True},
     "limits": {"wall": "60s", "disk": "8M"},
+    "escalation": {"headless": "deny"},
 }
 NR = {"open": 2, "socket": 41, "unlink": 87, "rename": 82, "execve": 59}
 
@@ -107,6 +111,33 @@ CASES: dict[str, Case] = {
         ],
         above=[["spawn", "uname"], ["execute", "/usr/bin/uname"]],
     ),
+    "shell.args": Case(
+        denied=lambda ws: Request.process(["touch", "out/forbidden"], cwd=str(ws)),
+        allowed=lambda ws: Request.process(["touch", "out/d.txt"], cwd=str(ws)),
+        below=[
+            ["spawn", "touch", "out/forbidden"],
+            ["spawn", "/usr/bin/touch", "out/forbidden"],
+            ["spawn", "sh", "-c", "touch out/forbidden"],
+            ["spawn", "sh", "-c", "exec /bin/touch out/forbidden"],
+            ["spawn", PYTHON, "-c", "import os; os.execv('/bin/touch', ['x', 'out/forbidden'])"],
+        ],
+        above=[["spawn", "touch", "out/d.txt"], ["spawn", "sh", "-c", "touch out/e.txt"]],
+    ),
+    "shell.args asked": Case(
+        denied=lambda ws: Request.process(["touch", "out/asked"], cwd=str(ws)),
+        allowed=lambda ws: Request.process(["touch", "out/f.txt"], cwd=str(ws)),
+        below=[["spawn", "touch", "out/asked"], ["spawn", "sh", "-c", "touch out/asked"]],
+        above=[["spawn", "touch", "out/f.txt"]],
+    ),
+    "shell.hazard": Case(
+        denied=lambda ws: Request.process(["sort", "--compress-program=sh", "a.txt"], cwd=str(ws)),
+        allowed=lambda ws: Request.process(["sort", "a.txt"], cwd=str(ws)),
+        below=[
+            ["spawn", "sort", "--compress-program=sh", "a.txt"],
+            ["spawn", "sh", "-c", "sort --compress-pro=sh a.txt"],
+        ],
+        above=[["spawn", "sort", "a.txt"]],
+    ),
     "env.name": Case(
         denied=lambda ws: Request.env("TOKEN"),
         allowed=lambda ws: Request.env("MODE"),
@@ -153,7 +184,8 @@ def hold_case(kind: str, box: Boxed, kernel: Kernel) -> None:
     """The attempts of one case: all of ``below`` fail and leave nothing, all of ``above`` work."""
     case = CASES[kind]
     decision = kernel.check(case.denied(box.project))
-    assert (decision.verdict, decision.code) == ("deny", kind.split()[0])
+    verdict = "escalate" if kind.endswith("asked") else "deny"
+    assert (decision.verdict, decision.code) == (verdict, kind.split()[0])
     assert kernel.check(case.allowed(box.project)).verdict == "allow"
     before = {path: path.read_bytes() for path in box.project.iterdir() if path.is_file()}
     answers, run = run_below(box, *case.below, *case.above)
@@ -163,8 +195,16 @@ def hold_case(kind: str, box: Boxed, kernel: Kernel) -> None:
     assert KEY not in run.text and TOKEN not in run.text
     (box.project / "policy.json").unlink()
     assert {p: p.read_bytes() for p in box.project.iterdir() if p.is_file()} == before
-    states = {row["field"]: row["state"] for row in run.status["posture"]}
-    assert states[kind.partition(".")[0]] == "enforced"
+    assert not {"forbidden", "asked"} & set(os.listdir(box.project / "out"))
+    posture = {row["field"]: row for row in run.status["posture"]}
+    assert posture[kind.partition(".")[0]]["state"] == "enforced"
+    if kind == "shell.hazard":
+        assert "held by the broker for sort, touch" in posture["shell.hazard"]["note"]
+    elif kind.startswith("shell.args"):
+        assert (posture["shell.args"]["state"], posture["shell.args"]["by"]) == (
+            "enforced", "broker",
+        )  # fmt: skip
+        assert posture["escalation"]["state"] == "unenforced"  # some of it is about tools
 
 
 def hold_net(box: Boxed, kernel: Kernel) -> None:
@@ -237,27 +277,15 @@ WITHOUT_A_WALL: dict[str, tuple[Callable[[Path], AnyRequest], tuple[str, str], l
         ("deny", "tool"),
         ["write", "out/tools"],
     ),
-    "shell.args": (
-        lambda ws: Request.process(["touch", "out/shell.args", "forbidden"], cwd=str(ws)),
-        ("deny", "shell.args"),
-        ["spawn", "touch", "out/shell.args", "out/forbidden"],
-    ),
     "shell.raw": (
         lambda ws: Request.shell("echo x > out/shell.raw; true", cwd=str(ws)),
         ("deny", "shell.raw"),
         ["spawn", "sh", "-c", "echo x > out/shell.raw; true"],
     ),
     "shell.hazard": (
-        lambda ws: Request.process(
-            ["touch", "out/shell.hazard"], cwd=str(ws), env={"LD_PRELOAD": "/x.so"}
-        ),
+        lambda ws: Request.process(["uname"], cwd=str(ws), env={"LD_PRELOAD": "/x.so"}),
         ("deny", "shell.hazard"),
-        ["spawn", "sh", "-c", "LD_PRELOAD=/x.so touch out/shell.hazard"],
-    ),
-    "escalation": (
-        lambda ws: Request.process(["touch", "out/escalation", "asked"], cwd=str(ws)),
-        ("escalate", "shell.args"),
-        ["spawn", "touch", "out/escalation", "out/asked"],
+        ["spawn", "sh", "-c", "LD_PRELOAD=/x.so uname > out/shell.hazard"],
     ),
 }
 

@@ -227,8 +227,6 @@ class Profile:
         }
         #: First words of subcommands of two words.
         self.nested = frozenset(n.partition(" ")[0] for n in self._subs if " " in n)
-        #: Whether some of its words are hazards.
-        self.hazardous = self.runs or _has_hazards(data)
         self._made: dict[str, Grammar] = {}
         self.grammar = Grammar([data], self._style, 0 if self.subcommands else None)
 
@@ -249,12 +247,6 @@ class Profile:
     def has_sub(self, name: str) -> bool:
         """Whether a subcommand, or two words such as ``bisect run``, is listed."""
         return name in self._subs
-
-
-def _has_hazards(data: Any) -> bool:
-    if not isinstance(data, Mapping):
-        return False
-    return any("hazard" in key or _has_hazards(value) for key, value in data.items())
 
 
 def _words(text: str) -> tuple[str, ...]:
