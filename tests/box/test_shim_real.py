@@ -162,6 +162,7 @@ def test_crowds_of_calls(box: Boxed, policy: Path, processes: int, each: int) ->
     expected = each + (each + 4) // 5
     assert ended.text.split() == [f"{expected}"] * processes, ended.err
     assert not list((box.project / "out").iterdir())
+    assert not os.listdir(box.root / "state" / "axonkernel" / "brokers")
 
 
 @pytest.mark.parametrize(
