@@ -275,7 +275,7 @@ def loaded_files() -> tuple[str, ...]:
     Packages as a whole, since a box has one mount for each of these.
     """
     found = []
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # another thread may import
         if "." not in name:
             folders = getattr(module, "__path__", None)
             found += list(folders) if folders else [getattr(module, "__file__", None)]

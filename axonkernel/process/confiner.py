@@ -43,7 +43,7 @@ class Confiner:
 
     def plan(self, start: Start, place: Place) -> tuple[BoxPlan, Walls | None]:
         """The plan for a program, and what it gives up; None where nothing can be."""
-        key = (place.policy, start.cwd, start.program)
+        key = (place.policy, start.cwd, start.program, start.channel >= 0)
         kept = self._plans.get(key)
         if kept is None or not kept.is_true():
             kept = self._make(start, place)
@@ -61,9 +61,12 @@ class Confiner:
     def _make(self, start: Start, place: Place) -> _Kept:
         from axonkernel.box import confine
         from axonkernel.box.host import Ask
+        from axonkernel.box.interpreter import interpreter_files
         from axonkernel.box.prepare import create, prepare_confined
 
-        ask = Ask("call", start.cwd, start.program.name, state=own_folders())
+        # The interpreter of a block is this one, which may be no whole program by itself.
+        own = interpreter_files() if start.channel >= 0 else ()
+        ask = Ask("call", start.cwd, start.program.name, own, state=own_folders())
         policy, around = place.policy, self._around
         if around is not None and policy.net == around.net:
             policy = evolve(policy, net=None)  # no narrower: the box holds it, its loopback stays

@@ -1,0 +1,128 @@
+"""However a process with a kernel comes to its end, nothing of it stays."""
+
+from __future__ import annotations
+
+import glob
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from axonkernel import Kernel, LimitExceeded
+from lab.lacking import without
+from lab.processes import REPOSITORY
+
+pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
+
+POLICY = {"fs": {"read": ["."], "write": ["./out"]}, "shell": {"allow": ["sh", "true"]}}
+#: A program that is busy for as long as it lives, and says so.
+BEAT = "while :; do echo x >> out/beat; sleep 0.02; done"
+SCRIPT = """
+import os, sys, threading, time
+from axonkernel import Kernel
+policy = {policy!r}
+policy["isolation"] = sys.argv[1]
+kernel = Kernel(policy, audit="../log")
+assert kernel.process.run_sync(["true"]).ok
+busy = threading.Thread(target=lambda: kernel.process.run_sync(["sh", "-c", {beat!r}]), daemon=True)
+{then}
+"""
+STARTED = """
+busy.start()
+while not os.path.exists("out/beat"): time.sleep(0.01)
+print("started", flush=True)
+"""
+ENDS = {
+    "without close": "",
+    "an exception": "raise ValueError('end')",
+    "an exception while busy": f"{STARTED}\nraise ValueError('end')",
+    "exit while busy": f"{STARTED}\nsys.exit(3)",
+    "_exit while busy": f"{STARTED}\nos._exit(3)",
+    "interrupted": (
+        "print('started', flush=True)\n"
+        f"try: kernel.process.run_sync(['sh', '-c', {BEAT!r}])\n"
+        "finally: kernel.close()"
+    ),
+    "killed": f"{STARTED}\ntime.sleep(60)",
+}
+#: Ends like one of the rest.
+OTHERS = ("an exception", "an exception while busy", "_exit while busy")
+SIGNALS = {"interrupted": signal.SIGINT, "killed": signal.SIGKILL}
+CODES = {"without close": 0, "interrupted": -2, "killed": -9}
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Path:
+    folder = tmp_path / "ws"
+    (folder / "out").mkdir(parents=True)
+    return folder
+
+
+def private_folders() -> set[str]:
+    return set(glob.glob("/tmp/axonkernel-*"))
+
+
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=pytest.mark.deep if how in OTHERS else ()) for how in ENDS]
+)
+@pytest.mark.parametrize("isolation", ["auto", pytest.param("best-effort", marks=pytest.mark.root)])
+def test_nothing_outlives_the_process(ws: Path, how: str, isolation: str) -> None:
+    """No program, server, spare or private folder, in boxes and by the zygote; the program was
+    busy until then."""
+    before = private_folders()
+    (ws / "end.py").write_text(SCRIPT.format(policy=POLICY, beat=BEAT, then=ENDS[how]))
+    argv = [sys.executable, "end.py", isolation]
+    process = subprocess.Popen(
+        argv if isolation == "auto" else without("user namespaces", argv),
+        cwd=ws,
+        # A home of its own: what was found out about this machine is not true of every road.
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "HOME": str(ws.parent)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    if how in SIGNALS:
+        assert process.stdout is not None and process.stdout.readline() == b"started\n"
+        deadline = time.monotonic() + 10
+        while not (ws / "out/beat").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(SIGNALS[how])
+    _, errors = process.communicate(timeout=30)
+    code = CODES.get(how, 1 if "exception" in how else 3)
+    assert process.returncode == code, errors.decode()
+    time.sleep(0.1)
+    beat = ws / "out/beat"
+    if "busy" in how or how in SIGNALS:
+        size = beat.stat().st_size
+        time.sleep(0.1)
+        assert size > 0 and beat.stat().st_size == size
+    deadline = time.monotonic() + 3
+    while private_folders() - before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert private_folders() - before == set()
+
+
+def own_state() -> tuple[int, int, set[int]]:
+    """Threads, descriptors and children (zombies too) of this process."""
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        children = set(map(int, file.read().split()))
+    return threading.active_count(), len(os.listdir("/proc/self/fd")), children
+
+
+def test_a_closed_kernel_leaves_its_process_as_it_was(ws: Path) -> None:
+    """After runs, a timeout, a block and a spawned program: threads, descriptors, children."""
+    policy = {**POLICY, "shell": {"allow": ["sh", "true"], "spawn": True}}
+    before: tuple[int, int, set[int]] = (0, 0, set())
+    for _ in range(2):  # what is loaded and opened once for all stays
+        before = own_state()
+        with Kernel(policy, cwd=ws, audit=ws.parent / "log") as kernel:
+            assert kernel.process.run_sync(["true"]).ok
+            with pytest.raises(LimitExceeded):
+                kernel.process.run_sync(["sh", "-c", BEAT], timeout=0.2)
+            assert kernel.run_block_sync("python", "pass").ok
+            kernel.process.spawn_sync(["sh", "-c", BEAT])
+    assert own_state() == before
