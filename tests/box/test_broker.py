@@ -1,0 +1,212 @@
+"""Programs whose words are judged run only through the supervisor, whoever in the box asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from box.boxed import PYTHON, Boxed, attempts_command, command_line
+from lab.agents import Project
+from lab.person import Person
+
+pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
+
+#: Repositories are made as they are in the tests of everyday work.
+GIT_ENV = {
+    "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@x.test", "GIT_COMMITTER_NAME": "A",
+    "GIT_COMMITTER_EMAIL": "a@x.test", "GIT_CONFIG_GLOBAL": os.devnull,
+}  # fmt: skip
+WORDS = {"deny": ["push --force*"]}
+ASKING = {"deny": ["push --force*"], "escalate": ["push*"]}
+
+
+def policy(args: Mapping[str, Any], *programs: str, **more: Any) -> dict[str, Any]:
+    return {
+        "default": "deny",
+        "fs": {"write": ["."]},
+        "shell": {"allow": ["git", *programs], "args": {"git": args}},
+        "escalation": {"headless": "deny"},
+        **more,
+    }
+
+
+def git(folder: Path, *words: str) -> str:
+    """git outside any box."""
+    done = subprocess.run(
+        ["git", *words], cwd=folder, env={**os.environ, **GIT_ENV}, capture_output=True, check=True
+    )
+    return done.stdout.decode()
+
+
+def repositories(folder: Path) -> Path:
+    """``repo`` with one commit, pushed to ``remote.git``, and a second one that is not."""
+    repo = folder / "repo"
+    repo.mkdir(parents=True)
+    git(folder, "init", "-q", "--bare", "-b", "main", "remote.git")
+    git(repo, "init", "-q", "-b", "main")
+    git(repo, "remote", "add", "origin", str(folder / "remote.git"))
+    git(repo, "commit", "-q", "--allow-empty", "-m", "one")
+    git(repo, "push", "-q", "-u", "origin", "main")
+    git(repo, "commit", "-q", "--allow-empty", "-m", "two")
+    return repo
+
+
+def pushed(folder: Path) -> list[str]:
+    """The subjects of what the remote has."""
+    return git(folder / "remote.git", "log", "--format=%s", "--all").split()
+
+
+@pytest.fixture
+def repo(box: Boxed) -> Path:
+    return repositories(box.project)
+
+
+def write_policy(box: Boxed, data: Mapping[str, Any]) -> str:
+    """Beside the project: it may write every file of its own."""
+    path = box.root / "policy.json"
+    path.write_text(json.dumps({**data, "fs": {"write": [str(box.project)]}}))
+    return str(path)
+
+
+def test_what_is_denied_is_denied_however_it_is_started(box: Boxed, repo: Path) -> None:
+    """subprocess, execv, a shell, perl, node, another name, other spellings; the allowed work."""
+    assert shutil.which("node") and shutil.which("perl")
+    force = "push --force origin HEAD~1:main"
+    words, node = force.split(), "require('child_process').spawnSync"
+    attempts = [
+        ["spawn", "git", *force.split()],
+        ["spawn", "/bin/git", *force.split()],
+        ["spawn", "/usr/lib/git-core/git", *force.split()],
+        ["spawn", "git", "push", "-f", "origin", "HEAD~1:main"],
+        ["spawn", "git", "push", "origin", "+HEAD~1:main"],
+        ["spawn", "git", "-C", ".", "push", "origin", "HEAD~1:main", "--force-with-lease"],
+        ["spawn", "git", "send-pack", "--force", "../remote.git", "HEAD~1:main"],
+        ["spawn", "bash", "-c", f"git {force}"],
+        ["spawn", "bash", "-c", f"exec -a innocent git {force}"],
+        ["spawn", "perl", "-e", f"exec qw(git {force}) or exit 3"],
+        ["spawn", "node", "-e", f"process.exit({node}('git', {words!r}).status)"],
+        ["spawn", PYTHON, "-c", f"import os; os.execv('/usr/bin/git', ['status', *{words!r}])"],
+        ["spawn", "git", "-c", "alias.x=push --force", "x"],
+        ["symlink", "/usr/bin/git", "git-push"],
+        ["spawn", "./git-push", "--force"],
+        ["spawn", "git", "status", "--short"],
+        ["spawn", "bash", "-c", "git log --format=%s | cat"],
+        ["spawn", "git", "push", "origin", "main"],
+        ["size", "/tmp/x", 1],
+    ]  # fmt: skip
+    run = box.exec(
+        "--policy", write_policy(box, policy(WORDS, "bash", "cat", "perl", "node")),
+        command=attempts_command(*attempts), cwd=repo, env=GIT_ENV,
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    answers = json.loads(run.out)
+    denied, others = answers[:13], answers[13:]
+    codes = [answer if isinstance(answer, str) else answer[0] for answer in denied]
+    assert codes == [126, 126, "ENOENT", *[126] * 10], list(zip(attempts, denied, strict=False))
+    assert "denied (shell.args)" in denied[0][2] and "denied (shell.hazard)" in denied[12][2]
+    assert others[1][0] == 127  # no name of this program
+    assert others[2] == [0, "?? git-push\n", ""]
+    assert others[3][1].split() == ["two", "one"]
+    assert others[4][0] == 0, others[4]
+    assert pushed(box.project) == ["two", "one"]
+    posture = {row["field"]: row for row in run.status["posture"]}
+    assert (posture["shell.args"]["state"], posture["shell.args"]["by"]) == ("enforced", "broker")
+    kinds = [
+        (record["source"], record["verdict"])
+        for record in records(box)
+        if record["kind"] == "decision" and "--force" in record["request"]["process"]
+    ]
+    assert ("broker", "deny") in kinds
+
+
+def records(box: Boxed) -> list[dict[str, Any]]:
+    log = box.root / "state" / "axonkernel" / "audit.jsonl"
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def test_streams_folders_variables_and_codes_go_through(box: Boxed, repo: Path) -> None:
+    """stdin, order of output, exit codes, signals, the working directory, /tmp and the home."""
+    script = """
+set -e
+echo abc | git hash-object --stdin > out
+git status --short; echo marked; git log -1 --format=%s
+cd /tmp && git init -q inner && cd inner && git commit -q --allow-empty -m private
+git log --format='%s %an' && test -d /tmp/inner/.git
+git config --global user.name Home && test -f ~/.gitconfig
+GIT_AUTHOR_NAME=Other git commit -q --allow-empty -m x && git log -1 --format=%an
+LD_PRELOAD=/none.so git rev-parse --is-inside-work-tree
+set +e
+git rev-parse --verify -q nothing; echo $?
+GIT_DIR=/tmp/inner/.git git log; echo $?
+cd /dev/shm && git status; echo $?
+"""
+    env = {"allow": ["TOKEN"], "set": GIT_ENV | {"GIT_CONFIG_GLOBAL": ""}}
+    run = box.exec(
+        "--policy", write_policy(box, policy(WORDS, "bash", env=env)),
+        command=["bash", "-c", script], cwd=repo, env={**GIT_ENV, "TOKEN": "t"},
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    assert run.text.split("\n") == [
+        "?? out", "marked", "two", "private A", "Other", "true", "1", "126", "126", "",
+    ]  # fmt: skip
+    assert (repo / "out").read_text() == "8baef1b4abc478178b004d62031cf7fe6db6f903\n"
+    assert "denied (shell.hazard)" in run.err or "denied (env.name)" in run.err
+    assert "/dev/shm does not exist where the program runs" in run.err
+
+
+def test_a_person_lets_a_push_of_exec_go_on(box: Boxed, repo: Path) -> None:
+    """Under ``exec -- bash`` the question is on the terminal; yes lets exactly that call run."""
+    path = write_policy(box, policy(ASKING, "bash"))
+    script = "git push -q origin main; echo code=$?"
+    argv = command_line("--policy", path, "--quiet", command=["bash", "-c", script])
+    for answer, code, has in (("no\n", "code=126", ["one"]), ("yes\n", "code=0", ["two", "one"])):
+        with Person(argv, cwd=repo, env={**box.env, **GIT_ENV}) as person:
+            person.wait_for("[no]: ")
+            assert "exec asks to run" in person.seen and pushed(box.project) == ["one"]
+            person.type(answer)
+            assert person.ended() == 0
+        assert code in person.seen and pushed(box.project) == has
+
+
+AGENT = """
+os.chdir("repo")
+run = lambda *words: subprocess.run(words, capture_output=True, text=True)
+denied = run("git", "push", "--force")
+try:
+    await kernel.process.run(["git", "push", "--force"], cwd="repo")
+except PolicyDenied as error:
+    typed = error.as_dict()
+status = await kernel.process.run(["git", "status", "--short"], cwd="repo")
+try:
+    push = await kernel.process.run(["git", "push", "-q", "origin", "main"], cwd="repo")
+    asked = push.exit_code
+except EscalationDenied as error:
+    asked = error.outcome
+return [denied.returncode, typed["code"], status.exit_code, list(status.walls), asked]
+"""
+
+
+def test_an_agent_asks_once_and_goes_on(tmp_path: Path) -> None:
+    """Its own calls and those of code in the box take one road; a person is asked once."""
+    project = Project(tmp_path / "home")
+    project.agent(policy(ASKING), AGENT)
+    repositories(project.folder)
+    git(project.folder / "repo", "config", "user.name", "A")
+    with project.on_terminal("agent.py", env=GIT_ENV) as run:
+        run.wait_for("[no]: ")
+        assert "probe asks to run" in run.seen and '"push"' not in run.seen.partition("asks")[0]
+        run.type("yes\n")
+        ended = run.ended()
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out) == [126, "shell.args", 0, ["mediator", "broker", "box"], 0]
+    assert pushed(project.folder) == ["two", "one"]
+    assert run.seen.count("[no]: ") == 1
+    asked = [each for each in project.records() if each["kind"] == "escalation.asked"]
+    assert len(asked) == 1 and asked[0]["request"]["process"][:2] == ["git", "push"]
