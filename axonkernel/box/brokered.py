@@ -18,15 +18,17 @@ __all__ = ["SOCKET", "asks", "brokered_files", "brokered_mounts", "with_broker"]
 SOCKET = "/run/axonkernel/broker/socket"
 
 
-def brokered_mounts(host: Host, *, closed: bool) -> Iterator[Mount]:
+def brokered_mounts(host: Host, *, closed: bool, called: bool = False) -> Iterator[Mount]:
     """The shim in place of each brokered program, and nothing in place of what only they need.
 
     Arguments:
         closed: nothing of the host's is in the box but what is granted.
+        called: the broker is called for narrowed requests as well.
     """
+    if host.brokered or called:
+        yield Mount("ro-bind", SOCKET)  # its source is of one run: with_broker
     if not host.brokered:
         return
-    yield Mount("ro-bind", SOCKET)  # its source is of one run: with_broker
     yield from (Mount("ro-bind", program.file, host.shim) for program in host.brokered)
     grants = tuple(entry.path for entry in host.grants)
     for folder in host.brokered_folders:

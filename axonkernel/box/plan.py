@@ -37,11 +37,14 @@ def build(policy: Policy, host: Host, ask: Ask) -> BoxPlan:
     posture and the user are added by :mod:`axonkernel.box.prepare`.
     """
     cwd, warnings = _working_directory(policy, host, ask)
+    net = None if policy.net is None else net_plan(policy.net, policy.escalation)
+    # A part of a network that is there can only be taken away in a box beside this one.
+    called = ask.role == "agent" and (net is None or net.link != "none")
     return BoxPlan(
-        mounts=tuple(_mounts(policy, host)),
+        mounts=tuple(_mounts(policy, host, called=called)),
         env=_environment(policy, host),
         cwd=cwd,
-        net=None if policy.net is None else net_plan(policy.net, policy.escalation),
+        net=net,
         limits=limits_plan(policy),
         run_as=(host.user.uid, host.user.gid) if host.switch_user else None,
         deny_new_userns=not policy.box.nested_userns,
@@ -60,7 +63,7 @@ def build(policy: Policy, host: Host, ask: Ask) -> BoxPlan:
 # -- the file tree ----------------------------------------------------------------------
 
 
-def _tree(policy: Policy, host: Host) -> Iterator[Mount]:
+def _tree(policy: Policy, host: Host, *, called: bool) -> Iterator[Mount]:
     root = _root_kind(policy)
     if root == "closed":
         for link, target in host.usr_links:
@@ -80,7 +83,7 @@ def _tree(policy: Policy, host: Host) -> Iterator[Mount]:
         if policy.net is not None:
             resolv = dict(host.links).get("/etc/resolv.conf", "/etc/resolv.conf")
             layers.append(Mount("data-over", resolv, mode=0o444, data=_RESOLV))
-    layers += brokered_mounts(host, closed=root == "closed")
+    layers += brokered_mounts(host, closed=root == "closed", called=called)
     yield from _by_depth(layers)
     yield from (Mount("remount-ro", folder) for folder in walled)
     if _disk_bytes(policy):
@@ -89,9 +92,9 @@ def _tree(policy: Policy, host: Host) -> Iterator[Mount]:
         yield Mount("remount-ro", "/")
 
 
-def _mounts(policy: Policy, host: Host) -> Iterator[Mount]:
+def _mounts(policy: Policy, host: Host, *, called: bool) -> Iterator[Mount]:
     """With ``noexec`` nothing starts where the box can write; grants to read stay as they are."""
-    for mount in _by_real_source(_tree(policy, host), dict(host.links)):
+    for mount in _by_real_source(_tree(policy, host, called=called), dict(host.links)):
         writable = mount.kind in ("bind", "tmpfs", "dev") and mount.dest != "/"
         yield mount._replace(noexec=True) if writable and holds_noexec(policy) else mount
 

@@ -115,6 +115,7 @@ def call(
     files: tuple[int, int, int],
     *,
     program: str = "",
+    policy: str = "",
     place: str = BROKER_SOCKET,
 ) -> Calling:
     """Ask the supervisor to run ``argv``.
@@ -122,13 +123,14 @@ def call(
     Arguments:
         files: standard input, output and error of the program; -1 for /dev/null.
         program: the absolute path of the shim the call would have started; "" says nothing.
+        policy: what holds for this call as well, as JSON; "" for nothing.
         place: the socket.
 
     Raises BoxError (stage ``broker``) when there is no supervisor to ask, WireError for a
     call that cannot be made.
     """
     opened = [number for number in (0, 1, 2) if files[number] >= 0]
-    data = call_bytes(Call(tuple(argv), cwd, env, program, program), opened)
+    data = call_bytes(Call(tuple(argv), cwd, env, program, program, policy), opened)
     sock: socket.socket | None = None
     try:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)

@@ -26,7 +26,7 @@ class Incoming:
     """One call that waits for its outcome.
 
     Attributes:
-        argv, cwd, env, program, found: what the caller says, see :class:`wire.Call`.
+        argv, cwd, env, program, found, policy: what the caller says, see :class:`wire.Call`.
         files: descriptors for standard input, output and error; /dev/null for a closed one.
             They come from the caller: hand them to a box, do not read or write them. They are
             closed once a box is followed, which has its own, or the answer has been given.
@@ -42,6 +42,7 @@ class Incoming:
         self.env: Mapping[str, str] = call.env
         self.program: str = call.program
         self.found: str = call.found
+        self.policy: str = call.policy
         self.files = files
         self.pid = pid
         self.started = False

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from axonkernel.audit import AuditSink
 from axonkernel.box.host import Ask, brokered_programs
 from axonkernel.box.lending import borrow, lendable
-from axonkernel.box.model import BoxPlan, BoxResult, Command
-from axonkernel.box.protections import lies_in
+from axonkernel.box.model import BoxPlan, Command
 from axonkernel.broker.judge import Judge
 from axonkernel.broker.listener import Incoming, Listener
+from axonkernel.broker.narrowed import Narrowing
 from axonkernel.broker.opening import Opening
+from axonkernel.broker.running import DID_NOT_RUN, Runner, is_there
 from axonkernel.broker.sibling import Asked, Sibling, asked_env, called, sibling
 from axonkernel.broker.wire import DENIED, LOST, Ended, Refused
-from axonkernel.drops import Asking, Drops
-from axonkernel.errors import AuditError, AxonError, BoxError, PolicyDenied
+from axonkernel.errors import AuditError, AxonError
 from axonkernel.policy.model import Policy
 from axonkernel.policy.request import ProcessRequest
 
@@ -30,10 +29,6 @@ if TYPE_CHECKING:
     from axonkernel.box.launch import Launcher
 
 __all__ = ["Served", "Serving"]
-
-_DID_NOT_RUN = "The call did not run."
-#: Mounts that hold folders.
-_HOLD = ("bind", "ro-bind", "tmpfs", "lent")
 
 
 @frozen
@@ -72,7 +67,8 @@ class Serving:
         self._served = served
         self._launcher = launcher
         self._judge = judge
-        self._audit = audit
+        self._runner = Runner(launcher, judge, audit, served.agent)
+        self._narrowing = Narrowing(served, judge, self._runner)
         self._programs = brokered_programs(served.policy, served.ask, served.environ)
         self._lends = lendable(served.plan)
         self._lock = threading.Lock()  # of the lender, and of what follows
@@ -94,14 +90,16 @@ class Serving:
         self._opening.close()
 
     def _answer(self, incoming: Incoming) -> Refused | Ended:
+        if incoming.policy:
+            return self._narrowing.answer(incoming)
         program = called(self._programs, incoming.program, incoming.found or incoming.argv[0])
         if program is None:
             name = incoming.found or incoming.argv[0]
-            return Refused(127, f"{name} is no program of this box. {_DID_NOT_RUN}")
+            return Refused(127, f"{name} is no program of this box. {DID_NOT_RUN}")
         try:
             found = self._sibling(program)
         except AxonError as error:
-            return self._failed("", error)
+            return self._runner.failed("", error)
         asked = asked_env(
             self._served.policy.env, incoming.env, dict(self._served.plan.env), found.profile
         )
@@ -113,10 +111,10 @@ class Serving:
                 incoming.gone,
             )  # fmt: skip
         except AuditError as error:
-            return Refused(DENIED, f"denied (internal): {error}. {_DID_NOT_RUN}")
+            return Refused(DENIED, f"denied (internal): {error}. {DID_NOT_RUN}")
         if incoming.gone():
-            return Refused(LOST, _DID_NOT_RUN)
-        if not _is_there(found.plan, incoming.cwd):
+            return Refused(LOST, DID_NOT_RUN)
+        if not is_there(found.plan, incoming.cwd):
             where = incoming.cwd or "its own, which has no name"
             text = f"the working directory {where} does not exist where the program runs"
             return Refused(DENIED, f"{text}: it sees what is granted, /tmp and the home")
@@ -130,36 +128,18 @@ class Serving:
         ready = found.ready(incoming.argv[1:], asked.passed, allowed)
         try:
             lent = self._borrowed(found)
-            try:
-                command = Command(
-                    (ready.program, *incoming.argv[1:]),
-                    stdin,
-                    stdout,
-                    stderr,
-                    cwd=incoming.cwd,
-                    env=tuple(ready.env.items()),
-                    lent=lent,
-                )
-                plan = ready.plan
-                drops = self._drops(plan, identity)
-                box = self._launcher.start(plan, command, heard=drops.heard)
-            finally:
-                _close(lent)
-            try:
-                result = incoming.follow(box)
-                drops.ended(result)
-            finally:
-                box.close()
         except AxonError as error:
-            return self._failed(identity, error)
-        return self._ended(identity, result)
-
-    def _drops(self, plan: BoxPlan, identity: str) -> Drops:
-        """What takes the refusals of the box of one call."""
-        asking = Asking(self._judge.ask)
-        agent = self._served.agent
-        fields = {"source": "broker", "decision_id": identity}
-        return Drops(self._audit, agent, plan.net, asking, **fields)
+            return self._runner.failed(identity, error)
+        command = Command(
+            (ready.program, *incoming.argv[1:]),
+            stdin,
+            stdout,
+            stderr,
+            cwd=incoming.cwd,
+            env=tuple(ready.env.items()),
+            lent=lent,
+        )
+        return self._runner.run(incoming, ready.plan, command, identity)
 
     def _borrowed(self, found: Sibling) -> tuple[int, ...]:
         with self._lock:
@@ -175,67 +155,3 @@ class Serving:
                 )
                 self._siblings[program.name] = found
             return found
-
-    def _failed(self, identity: str, error: AxonError) -> Refused:
-        """Nothing ran; why is for the operator."""
-        if isinstance(error, PolicyDenied):
-            raise error
-        self._audit.record(
-            "process.failed",
-            source="broker",
-            agent=self._served.agent,
-            decision_id=identity,
-            error=type(error).__name__,
-            message=str(error),
-        )
-        return Refused(LOST, f"no box could be made for the program. {_DID_NOT_RUN}")
-
-    def _ended(self, identity: str, result: BoxResult) -> Refused | Ended:
-        if result.reason == "launch":
-            if result.exit_code in (126, 127):
-                return Refused(result.exit_code, result.message)
-            return self._failed(identity, BoxError(result.stage, result.message))
-        self._audit.record(
-            "process.ended",
-            source="broker",
-            agent=self._served.agent,
-            decision_id=identity,
-            exit_code=result.exit_code,
-            reason=result.reason,
-            net_denied=[each._asdict() for each in result.denied],
-            wall_s=result.wall_s,
-            cpu_s=result.cpu_s,
-            peak_memory_bytes=result.peak_memory_bytes,
-        )
-        limited = result.reason in ("wall", "memory")
-        text = f"the {result.reason} limit ended it" if limited else ""
-        return Ended(result.exit_code, 0, text, _used(result))
-
-
-def _used(result: BoxResult) -> dict[str, Any]:
-    """What a caller in Python tells of it."""
-    return {
-        "reason": result.reason,
-        "wall_s": result.wall_s,
-        "cpu_s": result.cpu_s,
-        "peak_memory_bytes": result.peak_memory_bytes,
-        "peak_pids": result.peak_pids,
-        "net_denied": [list(each) for each in result.denied],
-        "kept": [list(each) for each in result.kept],
-    }
-
-
-def _is_there(plan: BoxPlan, cwd: str) -> bool:
-    """Whether a folder may exist in the box: all but what its own empty folders hide."""
-    if not cwd.startswith("/"):
-        return False
-    holding = [mount for mount in plan.mounts if mount.kind in _HOLD]
-    around = [mount for mount in holding if lies_in(cwd, (mount.dest,))]
-    if around and max(around, key=lambda mount: len(mount.dest)).kind != "tmpfs":
-        return True
-    return any(lies_in(mount.dest, (cwd,)) for mount in holding)
-
-
-def _close(descriptors: tuple[int, ...]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)

@@ -7,7 +7,8 @@ hangs up::
 
     call     "AXB1"  u32 length  u32 which of 0, 1, 2 are open   body
     body     program NUL  found NUL  cwd NUL  number of words NUL  words...  variables...
-             each NUL-terminated; a variable is NAME=VALUE
+             each NUL-terminated; a variable is NAME=VALUE, and the first that begins as
+             _POLICY does is what holds for this call as well
     reply    u8 kind  u8 value  u16 0  u32 length   text NUL JSON
 
 All numbers are little-endian. Nobody can send more than is named here: a longer length, an odd
@@ -65,6 +66,8 @@ DENIED, LOST = 126, 125
 _CALL = struct.Struct("<4sII")
 _REPLY = struct.Struct("<BBHI")
 _MAGIC = b"AXB1"
+#: No variable: it has no name.
+_POLICY = "=axonkernel policy="
 CALL_HEADER_BYTES = _CALL.size
 REPLY_HEADER_BYTES = _REPLY.size
 
@@ -83,6 +86,7 @@ class Call(NamedTuple):
             as for getenv(3).
         program: the path that the kernel started the shim from, links resolved.
         found: the path that the caller gave the kernel for it, as it gave it.
+        policy: what holds for this call as well (narrowed.py); "" for nothing.
     """
 
     argv: tuple[str, ...]
@@ -90,6 +94,7 @@ class Call(NamedTuple):
     env: Mapping[str, str]
     program: str = ""
     found: str = ""
+    policy: str = ""
 
 
 class Started(NamedTuple):
@@ -137,7 +142,8 @@ def call_bytes(call: Call, opened: Iterable[int]) -> bytes:
 
     Raises WireError for a call that is over a limit or has a NUL in it.
     """
-    variables = [f"{name}={value}" for name, value in call.env.items()]
+    variables = [_POLICY + call.policy] * bool(call.policy)
+    variables += [f"{name}={value}" for name, value in call.env.items()]
     fields = (call.program, call.found, call.cwd, f"{len(call.argv)}", *call.argv, *variables)
     if not 0 < len(call.argv) <= MAX_WORDS or len(variables) > MAX_WORDS:
         raise WireError(f"{len(call.argv)} words and {len(variables)} variables")
@@ -174,7 +180,10 @@ def call_from(body: bytes) -> Call:
     argv, variables = fields[4 : 4 + words], fields[4 + words :]
     if len(argv) < words or words > MAX_WORDS or len(variables) > MAX_WORDS:
         raise WireError(f"{len(argv)} of {words} words, {len(variables)} variables")
-    return Call(tuple(map(_text, argv)), cwd, _environment(variables), program, found)
+    texts = (_text(each) for each in variables)
+    policy = next((each for each in texts if each.startswith(_POLICY)), "")
+    env = _environment(variables)
+    return Call(tuple(map(_text, argv)), cwd, env, program, found, policy.removeprefix(_POLICY))
 
 
 def _environment(variables: Iterable[bytes]) -> dict[str, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -15,7 +16,7 @@ from axonkernel.blocks import BASH_ENVIRONMENT, foreign_locale
 from axonkernel.errors import AxonError, LimitExceeded, ToolError
 from axonkernel.kernel.plans import Command, Env, Plan, Plans
 from axonkernel.kernel.spawned import Spawned
-from axonkernel.kernel.walls import held_around, needs_confining
+from axonkernel.kernel.walls import held_around, needs_confining, takes_part
 from axonkernel.policy.request import ProcessRequest, ShellRequest
 from axonkernel.process import Call, Place, ProcessResult, Start, needs_box
 from axonkernel.telemetry import tell_events, tool_span
@@ -171,7 +172,9 @@ class Processes:
         """Whether the supervisor asks about a call: it asks by the rules of the whole agent,
         not by those of a narrowed request."""
         core = self._core
-        if plan.program.file not in core.brokered or not isinstance(plan.request, ProcessRequest):
+        elsewhere = plan.program.file in core.brokered
+        elsewhere |= self._narrowed(plan, self._scope().policy) is not None
+        if not elsewhere or not isinstance(plan.request, ProcessRequest):
             return False
         return core.base.decide(plan.request).verdict == "escalate"
 
@@ -190,7 +193,19 @@ class Processes:
             held_around(policy, core.policy, core.posture) if core.inside else (),
             partial(_drops, core, identity) if boxed else None,
             core.brokered,
+            self._narrowed(plan, policy),
         )
+
+    def _narrowed(self, plan: Plan, policy: Policy) -> dict[str, Any] | None:
+        """What the supervisor of this box is told to hold for the program; None where the
+        program runs in this box."""
+        core = self._core
+        if not core.inside or plan.channel >= 0 or not takes_part(policy, core.policy):
+            return None
+        from axonkernel.broker.wire import BROKER_SOCKET
+        from axonkernel.policy.parse import unparse
+
+        return unparse(policy) if os.path.exists(BROKER_SOCKET) else None
 
     def _not_for_bash(self, plan: Plan) -> tuple[str, ...]:
         """What would make bash read a line in another way than it was judged."""

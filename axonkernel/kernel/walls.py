@@ -13,7 +13,7 @@ from axonkernel.policy.request import AnyRequest, ProcessRequest, ShellRequest, 
 if TYPE_CHECKING:
     from axonkernel.box.model import PostureField
 
-__all__ = ["has_landlock", "held_around", "narrowed", "needs_confining", "walls_of"]
+__all__ = ["has_landlock", "held_around", "narrowed", "needs_confining", "takes_part", "walls_of"]
 
 #: The blocks that something below the mediator can hold for a program.
 _BLOCKS = ("fs", "net", "shell", "env", "limits")
@@ -22,6 +22,13 @@ _BLOCKS = ("fs", "net", "shell", "env", "limits")
 def narrowed(policy: Policy, base: Policy) -> frozenset[str]:
     """The blocks in which ``policy``, which is ``base`` and more, is narrower."""
     return frozenset(name for name in _BLOCKS if getattr(policy, name) != getattr(base, name))
+
+
+def takes_part(policy: Policy, base: Policy) -> bool:
+    """Whether ``policy`` leaves a part of the network that ``base`` has, which only a network
+    of its own can hold."""
+    net = policy.net
+    return net is not None and net != base.net and bool(net.allow or net.escalate)
 
 
 def needs_confining(policy: Policy, base: Policy, *, inside: bool) -> bool:

@@ -3,6 +3,7 @@ whoever must be asked, and runs it in a box of its own."""
 
 from __future__ import annotations
 
+import json
 import select
 import threading
 import time
@@ -29,14 +30,21 @@ def start_brokered(start: Start, place: Place, stdin: int, stdout: int, stderr: 
         PolicyDenied, EscalationDenied: the supervisor, or a person, refused it.
         BoxError: no box could be made for it, or nobody answers; it did not run.
     """
-    if place.confiner is not None:
+    if place.confiner is not None and place.narrowed is None:
         why = "a narrowed request starts no program that only the supervisor may start"
         raise BoxError("broker", why)
     assert start.program.file is not None
-    env = start.wanted({**place.environ, **start.env})
+    # The box of a narrowed request has an environment of its own.
+    environ = place.environ if place.narrowed is None else {}
+    env = start.wanted({**environ, **start.env})
     try:
         calling = call(
-            start.argv, start.cwd, env, (stdin, stdout, stderr), program=start.program.file
+            start.argv,
+            start.cwd,
+            env,
+            (stdin, stdout, stderr),
+            program=start.program.file,
+            policy=_policy(start, place),
         )
     except WireError as error:
         raise PolicyDenied("request.too_complex", f"run {start.argv[0]}", True) from error
@@ -45,7 +53,14 @@ def start_brokered(start: Start, place: Place, stdin: int, stdout: int, stderr: 
     except BaseException:
         calling.close()
         raise
-    return Brokered(calling, place.around)
+    return Brokered(calling, place.around if place.narrowed is None else ())
+
+
+def _policy(start: Start, place: Place) -> str:
+    """What broker/narrowed.py reads; "" for nothing."""
+    if place.narrowed is None:
+        return ""
+    return json.dumps({"policy": place.narrowed, "without_env": start.without_env})
 
 
 def _await_start(calling: Calling, start: Start) -> None:
@@ -115,6 +130,8 @@ class Brokered:
         assert outcome is not None
         if isinstance(outcome, Refused):
             raise _refusal(outcome)
+        if not self.held_by:
+            self.held_by = tuple(outcome.fields.get("held_by", ()))
         return _ending(outcome)
 
     def kill(self) -> None:

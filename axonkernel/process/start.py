@@ -137,6 +137,8 @@ class Place:
         confiner: without boxes, what confines programs where they stand (confined.Confiner);
             None starts them plainly.
         around: the declared fields that a box around this process holds for them; () outside.
+        narrowed: the policy of a narrowed request, as data: its programs get boxes of their own
+            from the supervisor of this box; None where they do not.
         drops: makes what takes the refusals of a box, from its network; None for nothing.
         brokered: files of the programs that only the supervisor of this box may start.
     """
@@ -149,6 +151,7 @@ class Place:
     around: tuple[str, ...] = ()
     drops: Callable[[NetPlan | None], Drops] | None = None
     brokered: tuple[str, ...] = ()
+    narrowed: Mapping[str, Any] | None = None
 
 
 def needs_box(policy: Policy, *, inside: bool) -> bool:
@@ -175,7 +178,7 @@ def start_program(start: Start, place: Place, *, stdin: int, stdout: int, stderr
         PolicyDenied: only the supervisor may start it, and refused.
         OSError: without a box, the program could not be executed.
     """
-    if start.program.file in place.brokered:
+    if place.narrowed is not None or start.program.file in place.brokered:
         from axonkernel.process.brokered import start_brokered
 
         return start_brokered(start, place, stdin, stdout, stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
@@ -164,7 +165,7 @@ def supervise(job: Job) -> int:
         theirs.fileno(),
         terminal=terminal is not None and plan.traced,
         caller=streams.caller,
-        lends=-1 if opening is None else opening.lends,
+        lends=opening.lends if opening is not None and hello["grants"]["brokered"] else -1,
     )
     meanwhile = importing("axonkernel.supervisor.desk")  # other processes make the box
     if opening is not None:
@@ -183,7 +184,7 @@ def supervise(job: Job) -> int:
     desk = Desk(
         job.name, hello["run"], layers, _grants(hello), audit, box, ours, terminal, plan.net
     )
-    serving = None if opening is None else _serving(job, layers, opening, plan, launcher, desk)
+    serving = None if opening is None else _Serving(job, layers, opening, plan, launcher, desk)
     desk.open(hello, job.request)
     with forwarded(box, terminal):
         streams.start()
@@ -213,28 +214,54 @@ def _opening(plan: BoxPlan) -> Opening | None:
     return Opening()
 
 
-def _serving(
-    job: Job,
-    layers: tuple[tuple[str, Policy], ...],
-    opening: Opening,
-    plan: BoxPlan,
-    launcher: Launcher,
-    desk: Desk,
-) -> Serving:
-    """What answers for programs that run only outside the box; gets ready beside it."""
-    import threading
-    from functools import reduce
+class _Serving:
+    """What answers for programs that run in boxes beside the agent's; made while that begins.
 
-    from axonkernel.broker.serving import Served, Serving
-    from axonkernel.policy.meet import meet
-    from axonkernel.supervisor.planned import asked
+    Who calls before it is made waits for it.
+    """
 
-    policy = reduce(meet, (each for _, each in layers))
-    owner = os.stat(job.entry).st_uid
-    served = Served(policy, plan, asked(job, policy), dict(os.environ), owner, job.name)
-    serving = Serving(opening, served, launcher, desk.judge(), desk.audit)
-    threading.Thread(target=serving.get_ready, daemon=True).start()
-    return serving
+    def __init__(
+        self,
+        job: Job,
+        layers: tuple[tuple[str, Policy], ...],
+        opening: Opening,
+        plan: BoxPlan,
+        launcher: Launcher,
+        desk: Desk,
+    ) -> None:
+        self._made: Serving | None = None
+        self._opening = opening
+        given = (job, layers, plan, launcher, desk)
+        self._thread = threading.Thread(target=self._make, args=given, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Take no more calls, and end what runs for earlier ones."""
+        self._thread.join()
+        (self._made or self._opening).close()
+
+    def _make(
+        self,
+        job: Job,
+        layers: tuple[tuple[str, Policy], ...],
+        plan: BoxPlan,
+        launcher: Launcher,
+        desk: Desk,
+    ) -> None:
+        from functools import reduce
+
+        from axonkernel.broker.serving import Served, Serving
+        from axonkernel.policy.meet import meet
+        from axonkernel.supervisor.planned import asked
+
+        policy = reduce(meet, (each for _, each in layers))
+        try:
+            owner = os.stat(job.entry).st_uid
+            served = Served(policy, plan, asked(job, policy), dict(os.environ), owner, job.name)
+            self._made = Serving(self._opening, served, launcher, desk.judge(), desk.audit)
+            self._made.get_ready()
+        except (OSError, AxonError):
+            self._opening.socket.close()  # nobody answers: who calls is told so
 
 
 def _completed(job: Job, name: str, policy: Policy) -> tuple[str, Policy]:

@@ -23,6 +23,7 @@ CALLS = st.builds(
     env=st.dictionaries(NAMES, WORDS, max_size=8),
     program=WORDS,
     found=WORDS,
+    policy=WORDS,
 )
 FIELDS = st.dictionaries(st.text(), st.text() | st.booleans(), max_size=4)
 
