@@ -117,6 +117,12 @@ class Internet:
         return self._client
 
     @property
+    def far(self) -> int:
+        """Pid of a process in the far network namespace."""
+        assert self._server
+        return self._server.pid
+
+    @property
     def resolv_conf(self) -> str:
         """Text of a resolv.conf that points at the private internet's DNS."""
         return f"nameserver {ADDRESSES['dns']}\noptions timeout:1 attempts:1\n"

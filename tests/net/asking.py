@@ -2,7 +2,8 @@
 
 Attempts are JSON in its first argument: ``["lookup", name]`` (by the C library), ``["ask", name,
 TYPE, how]`` (a question of its own to the box's resolver; ``how`` is ``udp``, ``tcp``, ``edns``),
-``["reach", name or address, port]``, ``["many", names]`` (all at once), ``["sleep", seconds]``.
+``["reach", name or address, port]``, ``["many", *names]`` (all at once), ``["go", name, port]``
+(a resolver of its own), ``["spawn", *argv]``.
 """
 
 import json
@@ -81,15 +82,29 @@ def many(*names):
     return len(found)
 
 
-def sleep(seconds):
-    time.sleep(seconds)
+def go(name, port):
+    """As a program does that has no C library: by the address in resolv.conf, both types at
+    once; then a connection to what was answered."""
+    with open("/etc/resolv.conf") as file:
+        words = file.read().split()
+    server = words[words.index("nameserver") + 1]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(5)
+        sock.connect((server, 53))
+        for number, kind in enumerate(("A", "AAAA")):
+            sock.send(question(name, kind, number=number))
+        data = [sock.recv(4096), sock.recv(4096)]
+    (plain,) = [each for each in data if each[1] == 0]
+    if answer(plain)[0] != "NOERROR":
+        return answer(plain)[0]
+    return reach(socket.inet_ntoa(plain[-4:]), port)
 
 
 def spawn(*argv):
     """What a program ends with, and the last of what it said."""
     import subprocess
 
-    done = subprocess.run(argv, capture_output=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, timeout=20)
     return done.returncode, (done.stdout + done.stderr)[-400:].decode("utf-8", "replace")
 
 
