@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from axonkernel.box.brokered import SOCKET
 from axonkernel.box.host import Host
 from axonkernel.box.model import BoxPlan, Mount
 from axonkernel.box.seccomp import rules
@@ -77,8 +78,9 @@ class _Kinds:
         self.write = set(fs.write) | set(fs.unsafe) - set(fs.read) if fs else set()
         self.read = {entry.path for entry in host.grants} - self.write
         self.protected = {entry.path for entry in host.protected}
-        self.programs = {program.file for program in host.programs}
-        self.programs |= {link for program in host.programs for link, _ in program.links}
+        programs = (*host.programs, *host.brokered)
+        self.programs = {SOCKET, *(program.file for program in programs)}
+        self.programs |= {link for program in programs for link, _ in program.links}
         self.programs |= {*host.program_folders, *host.masked_programs}
         self.bins = set(host.bins) if host.walled else set()
 
@@ -109,8 +111,9 @@ class _Kinds:
 
 def _programs(policy: Policy, host: Host) -> dict[str, Any]:
     shell = policy.shell
+    brokered = [{"name": each.name, "file": each.file} for each in host.brokered]
     if shell is None or shell.allow is True:
-        return {"wall": False, "masked": list(host.masked_programs)}
+        return {"wall": False, "masked": list(host.masked_programs), "brokered": brokered}
     there = [
         {"name": program.name, "file": program.file, "brought_by": program.brought_by or None}
         for program in sorted(host.programs, key=lambda program: (program.brought_by != "",))
@@ -120,6 +123,7 @@ def _programs(policy: Policy, host: Host) -> dict[str, Any]:
         "there": there,
         "folders": list(host.program_folders),
         "missing": list(host.missing_programs),
+        "brokered": brokered,
     }
 
 

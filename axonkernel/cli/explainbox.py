@@ -128,6 +128,7 @@ def _programs(programs: Mapping[str, Any]) -> Iterator[str]:
         yield "programs: all of the host's that can be read"
         if programs["masked"]:
             yield from _row("but not", programs["masked"])
+        yield from _brokered(programs["brokered"])
         return
     yield "programs: these, CMD itself and what it needs; no other can be started by any name"
     brought: dict[str, list[str]] = {}
@@ -137,10 +138,16 @@ def _programs(programs: Mapping[str, Any]) -> Iterator[str]:
         yield from _row("allowed", ["none"])
     for by, names in brought.items():
         yield from _row("allowed" if not by else "brought", names, f"needed by {by}" if by else "")
+    yield from _brokered(programs["brokered"])
     if programs["folders"]:
         yield from _row("they read", programs["folders"])
     if programs["missing"]:
         yield from _row("missing", programs["missing"], "allowed, and not on this machine")
+
+
+def _brokered(programs: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    if names := [program["name"] for program in programs]:
+        yield from _row("brokered", names, "not in it: each call is judged, and runs outside")
 
 
 _ORIGINS = {
