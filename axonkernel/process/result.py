@@ -39,8 +39,8 @@ class ProcessResult:
         stdout, stderr: what it wrote, each up to the ``output`` limit.
         stdout_truncated, stderr_truncated: whether more was written than is here.
         net_denied: what the box refused on the network, one for each destination and name,
-            with ``address``, ``protocol``, ``port``, ``name``, ``times``, ``first_s`` and
-            ``last_s``.
+            with ``address``, ``protocol``, ``port``, ``name``, ``times``, ``first_s``,
+            ``last_s`` and ``program``.
         held_by: the declared fields that something below the mediator held while it ran.
         walls: what stood around it: ``mediator``, which every call passes, and ``box``,
             ``landlock`` or ``broker``.
