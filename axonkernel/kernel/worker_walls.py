@@ -144,7 +144,8 @@ class _Planning:
         said = "TCP to other ports is closed by Landlock" if ports is not None else ""
         if landlock.abi() < 4:
             ports, said = None, ""
-        note = f"some destinations, not none, need a box of the request's own; {said}".rstrip("; ")
+        note = "a part of the network is held for programs, in boxes of their own, and not for "
+        note += f"the handler's own code; {said}".rstrip("; ")
         if self.core.inside:
             note += "; the box holds the agent's own net"
         self.rows.append(PostureField("net", "mediator only", "", note))
