@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +16,8 @@ from axonkernel.policy.model import Policy
 if TYPE_CHECKING:
     from axonkernel.kernel import Handler, Kernel
     from axonkernel.kernel.core import AuditTarget
+    from axonkernel.kernel.origin import Origin
+    from axonkernel.kernel.workers import Confine
     from axonkernel.tools import ToolRegistry
 
 __all__ = ["Agent", "define_agent"]
@@ -35,9 +37,18 @@ class Agent:
     """
 
     def __init__(
-        self, name: str, policy: Mapping[str, Any] | Policy | None, base: str, entry: str | None
+        self,
+        name: str,
+        policy: Mapping[str, Any] | Policy | None,
+        base: str,
+        entry: str | None,
+        *,
+        confine: Confine = "worker",
+        space: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
+        self.confine: Confine = confine
+        self._space = {} if space is None else space  # of the module that defines it
         self.policy_data = policy
         self.policy: Policy = policy_from(policy, base)
         self.base = base
@@ -89,7 +100,11 @@ class Agent:
         """
         from axonkernel.kernel import Kernel  # what only supervises a box needs none
 
+        self._refuse_in_worker("a kernel is made")
         self._refuse_unknown_tools()
+        if "origin" not in options:
+            with suppress(PolicyError):  # told by open(), or by the request that needs it
+                options["origin"] = self._origin()
         return Kernel(
             self.policy,
             cwd=options.pop("cwd", self.base),
@@ -98,12 +113,23 @@ class Agent:
             tools=self.tools,
             handler=self._handler,
             name=self.name,
-            **options,
+            **{"confine": self.confine, **options},
         )
 
     @asynccontextmanager
     async def open(self, **options: Any) -> AsyncIterator[Kernel]:
-        """A kernel for application code; closed at the end of the block."""
+        """A kernel for application code; closed at the end of the block.
+
+        Raises PolicyError for a handler that the worker of a narrowed request could not
+        import, unless ``confine`` is ``mediator``; and as :meth:`kernel` does.
+        """
+        walled = self.policy.effective_isolation != "none" and sys.platform == "linux"
+        if (
+            walled
+            and self._handler is not None
+            and options.get("confine", self.confine) != "mediator"
+        ):
+            options.setdefault("origin", self._origin())
         async with self.kernel(**options) as kernel:
             yield kernel
 
@@ -114,6 +140,7 @@ class Agent:
         1 when a call was denied, 125 when there is no box, 78 for a policy with faults.
         Application code that wants to go on uses :meth:`open`.
         """
+        self._refuse_in_worker("agent.run() is called")
         from axonkernel.supervisor import run_agent
         from axonkernel.supervisor.ended import told
 
@@ -125,6 +152,27 @@ class Agent:
         if code:
             sys.exit(code)
 
+    def _origin(self) -> Origin:
+        """Where a worker finds this agent: a name of its module, or of its handler's."""
+        from axonkernel.kernel.origin import Origin, imported, lost
+
+        functions = (self._handler, *(tool.function for tool in self.tools))
+        spaces = (self._space, *(getattr(each, "__globals__", {}) for each in functions))
+        own = [space for space in spaces if space]
+        if not any(value is self for space in own for value in space.values()):
+            raise lost(f"the agent {self.name}", "a name")
+        modules, namespaces = imported(own)
+        return Origin(modules, "axonkernel.agent:found", self.name, namespaces)
+
+    def _refuse_in_worker(self, what: str) -> None:
+        """Code that starts an agent while it is imported would never come to its end."""
+        inside = sys.modules.get("axonkernel.kernel.worker")
+        if inside is not None and inside.importing():
+            raise AxonError(
+                f"{what} while the worker of a narrowed request imports "
+                f"{self.entry or 'the agent'}; fix: put it under if __name__ == '__main__':"
+            )
+
     def _refuse_unknown_tools(self) -> None:
         if self.policy.tools is None:
             return
@@ -135,12 +183,25 @@ class Agent:
             raise PolicyError(faults, f"agent {self.name}")
 
 
+def found(spaces: Mapping[str, Mapping[str, Any]], name: str) -> tuple[Any, ToolRegistry]:
+    """The handler and the tools of the agent called ``name`` among what modules define.
+
+    Raises AxonError where none of them defines it.
+    """
+    for space in spaces.values():
+        for value in space.values():
+            if isinstance(value, Agent) and value.name == name and value._handler is not None:
+                return value._handler, value.tools
+    raise AxonError(f"{', '.join(spaces)}: no agent {name!r} with a handler")
+
+
 def define_agent(
     name: str | None = None,
     policy: Mapping[str, Any] | Policy | None = None,
     *,
     handler: Handler | None = None,
     base: str | os.PathLike[str] | None = None,
+    confine: Confine = "worker",
 ) -> Agent:
     """Declare an agent and what it may do.
 
@@ -150,6 +211,8 @@ def define_agent(
             access, which the posture says.
         handler: a function of ``(kernel, request)``; or use ``@agent.handler``.
         base: folder that relative paths count from; the defining file's when None.
+        confine: what holds the handler during a narrowed request: ``worker``, a process of
+            its own that imports the agent by name, or ``mediator``, nothing below it.
 
     Raises PolicyError with every fault of the policy. In a file that runs as a script, an error
     of ours that nothing catches is told in plain words instead of a traceback, and the script
@@ -164,7 +227,8 @@ def define_agent(
     if base is not None:
         folder = os.path.realpath(base)
     called = os.path.basename(file).removesuffix(".py") if file is not None else "agent"
-    agent = Agent(name if name is not None else called, policy, folder, file)
+    own = name if name is not None else called
+    agent = Agent(own, policy, folder, file, confine=confine, space=caller)
     if handler is not None:
         agent.handler(handler)
     return agent

@@ -34,6 +34,7 @@ __all__ = ["ENDED", "Serve", "main"]
 ENDED = struct.Struct("!i")
 _MOST_ORDER_BYTES = 1 << 40
 _MOST_FAULT = 16_000
+_BUFFER_BYTES = 1 << 20
 
 #: Serves the one request that comes over a socket, in a worker with these namespaces.
 Serve = Callable[[socket.socket, Spaces], NoReturn]
@@ -128,6 +129,8 @@ def _serve(control: Channel, serve: Serve, spaces: bool) -> None:
 
 def _tied() -> tuple[_Ends, _Ends]:
     pairs = [socket.socketpair() for _ in _Ends._fields]
+    for end in pairs[0]:  # what goes at once; twice as much is left of it without
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
     return _Ends(*(one for one, _ in pairs)), _Ends(*(other for _, other in pairs))
 
 

@@ -18,6 +18,7 @@ from axonkernel.folders import own_folders
 from axonkernel.forks import forget_in_children
 from axonkernel.kernel.canonical import Canonical
 from axonkernel.kernel.mediator import Mediator
+from axonkernel.kernel.narrowing import Narrowings
 from axonkernel.kernel.scope import Layer, Scope, layer_of
 from axonkernel.knowledge import added_profiles
 from axonkernel.paths import canonical_policy, default_protect, loaded_files, within
@@ -28,6 +29,7 @@ from axonkernel.tools import ToolRegistry
 
 if TYPE_CHECKING:
     from axonkernel.box.model import PostureField, Refusal
+    from axonkernel.kernel.workers import Workers
     from axonkernel.process.confiner import Confiner
 
 __all__ = ["AuditTarget", "Core"]
@@ -59,6 +61,7 @@ class Core:
         self.brokered: tuple[str, ...] = () if boxed is None else boxed.brokered
         self.environ = dict(os.environ)
         self.tools = tools
+        self.name = name
         self.audit, self._own_audit = _audit(audit, self.environ)
         self._own_paths = own_folders()
         if isinstance(self.audit, AuditLog):
@@ -69,13 +72,16 @@ class Core:
         own = frozenset() if self.inside else frozenset(self._own_paths)
         self._options = {"path": self.lookup.path, "boxed": boxed, "fixed": own}
         self.base = Scope(tuple(self.compiled(*each) for each in self.policies))
+        self.narrowings = Narrowings(self.completed, self.compiled)
         self.canonical = Canonical(cwd, self.lookup, tools)
         self.broker = None if asker is not None else self._broker(deciders, clock)
         asks = asker if asker is not None else self.broker
         assert asks is not None
         self.mediator = Mediator(self.audit, asks, name)
         self._confiner: Confiner | None = None
-        self._boxed = boxed
+        self.boxed = boxed
+        self.workers: Workers | None = None  # for narrowed requests; none within a worker
+        self.kept: dict[object, Any] = {}  # what workers of this kernel need again
         self.posture: tuple[PostureField, ...] = ()  # of the box around this process
         self.refused: Callable[[float], tuple[Refusal, ...]] | None = None  # by that box
         self._launcher = launcher
@@ -103,9 +109,10 @@ class Core:
             fs = evolve(fs, protect=default_protect(fs.write, loaded=loaded))
         return evolve(policy, fs=fs)
 
-    def compiled(self, name: str, policy: Policy) -> Layer:
+    def compiled(self, name: str, policy: Policy, *, lazy: bool = False) -> Layer:
         """``policy`` as a layer, under the PATH of this kernel."""
-        return layer_of(name, policy, profiles=added_profiles(policy), **self._options)
+        profiles = added_profiles(policy)
+        return layer_of(name, policy, lazy=lazy, profiles=profiles, **self._options)
 
     def launcher(self) -> Any:
         """What starts boxes, made at the first use."""
@@ -123,7 +130,7 @@ class Core:
             if self._confiner is None:
                 from axonkernel.process.confiner import Confiner
 
-                boxed = self._boxed
+                boxed = self.boxed
                 self._confiner = Confiner() if boxed is None else Confiner(self.policy, boxed.write)
             return self._confiner
 
@@ -134,6 +141,8 @@ class Core:
             self.broker.close()
         while self.closing:
             self.closing.pop()()
+        if self.workers is not None:
+            self.workers.close()
         with self._lock:
             if self._own_launcher and self._launcher is not None:
                 self._launcher.close()

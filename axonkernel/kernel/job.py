@@ -14,8 +14,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -37,13 +38,13 @@ from axonkernel.box.zygote import ENDED
 from axonkernel.errors import AuditError, AxonError, BoxError, LimitExceeded, ToolError
 from axonkernel.kernel.passing import Unpassable
 from axonkernel.policy.model import Policy
+from axonkernel.policy.request import AnyRequest, Request
 
 if TYPE_CHECKING:
     from axonkernel.kernel.kernel import Kernel
     from axonkernel.kernel.spawned import Spawned
     from axonkernel.kernel.worker_walls import Planned
     from axonkernel.kernel.workers import Ends
-    from axonkernel.process import Call
 
 __all__ = ["Job", "current_backend"]
 
@@ -96,6 +97,13 @@ class Job:
         Raises what the handler raises, as far as that can leave a worker; BoxError when the
         worker could not be confined, and nothing ran.
         """
+        with self._workers.serving(self):
+            self._run()
+        if self._outcome is None:
+            raise self._unfinished()
+        return self._outcome()
+
+    def _run(self) -> None:
         try:
             ends = self._workers.take(empty_net=self._planned.walls.empty_net)
             try:
@@ -106,9 +114,6 @@ class Job:
         finally:
             self.done.set()
             self._workers.refill()
-        if self._outcome is None:
-            raise self._unfinished()
-        return self._outcome()
 
     async def run_async(self) -> Any:
         """:meth:`run` in a thread; cancelling ends the worker, and waits for that."""
@@ -131,6 +136,11 @@ class Job:
             self._cancelled = True
             if self._ends is not None:
                 _hang_up(self._ends)
+
+    def forget(self) -> None:
+        """In a forked child: it is not this process's."""
+        if self._ends is not None:
+            self._ends.close()
 
     # -- the worker's life --------------------------------------------------------------
 
@@ -277,17 +287,21 @@ class Job:
     def _answer(self, ends: Ends, number: int, answer: Callable[..., Any], args: Any) -> None:
         try:
             self._reply(ends, number, True, answer(self, *args))
-        except AxonError as error:
-            self._reply(ends, number, False, error)
-        except Exception as error:  # of arguments that no kernel of ours sends, or a fault here
-            text = f"{type(error).__name__}: {error}"
-            self._reply(ends, number, False, ToolError("request", text))
+        except Exception as error:
+            own = isinstance(error, AxonError) or answer is Job._do_request
+            text = f"{type(error).__name__}: {error}"  # of arguments that none of ours sends
+            self._reply(ends, number, False, error if own else ToolError("request", text))
         finally:
             self._slots.release()
 
     def _reply(self, ends: Ends, number: int, fine: bool, value: Any) -> None:
+        try:
+            body = pickle.dumps((number, fine, value))
+        except Exception as error:
+            text = f"{type(value).__name__}: it cannot be handed to a worker: {error}"
+            body = pickle.dumps((number, False, ToolError("request", text)))
         with contextlib.suppress(OSError), self._sending:
-            frames.send(ends.frames, REPLY, pickle.dumps((number, fine, value)))
+            frames.send(ends.frames, REPLY, body)
 
     def _narrower(self, policies: Any) -> Kernel:
         """The view of the request, narrowed by what the handler itself narrows."""
@@ -303,7 +317,7 @@ class Job:
     @contextmanager
     def _paused_for(self, view: Kernel, request: Any) -> Iterator[None]:
         """The clock stands still while a person may be asked."""
-        asks = view._base.decide(request).verdict == "escalate"
+        asks = view.check(request).verdict == "escalate"
         self._paused += asks
         try:
             yield
@@ -323,6 +337,23 @@ class Job:
             with self._lock, contextlib.suppress(ValueError):
                 self._stopping.remove(stop)
 
+    def _on_loop(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Run something here that ends with the request."""
+        import asyncio
+
+        async def run() -> Any:
+            loop, scope = asyncio.get_running_loop(), anyio.CancelScope()
+
+            def stop() -> None:
+                with contextlib.suppress(RuntimeError):  # it has ended by itself
+                    loop.call_soon_threadsafe(scope.cancel)
+
+            with self._stopped_by(stop), scope:
+                return await work()
+            raise AuditError("the request has ended")
+
+        return anyio.run(run)
+
     def _do_require(self, request: Any, env: Any, policies: Any) -> str:
         view = self._narrower(policies)
         with self._paused_for(view, request):
@@ -338,21 +369,21 @@ class Job:
         return self._core.audit.record(kind, **own, source="worker")
 
     def _do_run(self, command: Any, options: Any, policies: Any) -> Any:
-        call, identity = self._called(command, options, policies)
-        process = self._view.process
-        with self._stopped_by(call.cancel):
-            return process._run(call, identity)
+        view = self._narrower(policies)
+        with self._paused_for(view, _asked(command)):
+            return self._on_loop(lambda: view.process.run(command, **options))
 
     def _do_run_block(self, kind: Any, source: Any, timeout_s: Any, policies: Any) -> Any:
         view = self._narrower(policies)
-        return view.run_block_sync(kind, source, timeout=timeout_s)
+        with self._paused_for(view, Request.tool(f"block.{kind}")):
+            return self._on_loop(lambda: view.run_block(kind, source, timeout=timeout_s))
 
     def _do_spawn(self, command: Any, options: Any, policies: Any) -> tuple[int, int]:
-        call, _ = self._called(command, options, policies, spawn=True)
-        spawned = self._view.process._spawned(call)
+        view = self._narrower(policies)
+        with self._paused_for(view, _asked(command)):
+            spawned = view.process.spawn_sync(command, **options)
         with self._lock:
-            over = self._over
-            number = len(self._spawned)
+            number, over = len(self._spawned), self._over
             self._spawned[number] = spawned
             self._stopping.append(spawned.kill)
         if over:
@@ -366,25 +397,11 @@ class Job:
         return spawned.kill() if what == "kill" else spawned.wait_sync()
 
     def _do_request(self, request: Any, policy: Any, options: Any, policies: Any) -> Any:
-        view = self._narrower(policies)._narrowed(policy, bool(options.get("strict")))
-        job = view._job(request, "worker", self._backend)
-        assert job is not None  # what is narrowed already is confined
-        with self._stopped_by(job.cancel):
-            return job.run()
-
-    def _called(
-        self, command: Any, options: Any, policies: Any, *, spawn: bool = False
-    ) -> tuple[Call, str]:
         view = self._narrower(policies)
-        wanted = {"raw": False, "cwd": ".", "env": None, "input": None, "timeout": None, **options}
-        if not wanted.keys() <= {"raw", "cwd", "env", "input", "timeout"}:
-            raise ToolError("process", "there is no such option")
-        data, timeout_s = wanted.pop("input"), wanted.pop("timeout")
-        process = view.process
-        plan = process.plans.of(command, view._base, **wanted, spawn=spawn)
-        with self._paused_for(view, plan.request):
-            identity = self._core.mediator.require_sync(plan.request, view._base, plan.env)
-        return process._call(plan, view._base, identity, data, timeout_s), identity
+        strict = bool(options.get("strict"))
+        # Whatever it asks for: what is confined hands nothing to what is not.
+        ask = partial(view.request, request, policy, strict=strict, confine="worker")
+        return self._on_loop(ask)
 
 
 #: What a worker can ask for.
@@ -412,6 +429,10 @@ def _pickled(request: Any) -> bytes:
     except Exception as error:
         text = f"it cannot be handed to a worker: {type(error).__name__}: {error}"
         raise ToolError("request", text) from error
+
+
+def _asked(command: Any) -> AnyRequest:
+    return Request.shell(command) if isinstance(command, str) else Request.process(command)
 
 
 def _hang_up(ends: Ends) -> None:

@@ -20,11 +20,14 @@ from axonkernel.errors import Fault, PolicyError, ToolError
 from axonkernel.given import PolicyLike, policy_from
 from axonkernel.kernel.calls import bind, failures
 from axonkernel.kernel.core import AuditTarget, Core
+from axonkernel.kernel.job import Job, current_backend
+from axonkernel.kernel.origin import Origin
 from axonkernel.kernel.posture import posture_of
 from axonkernel.kernel.processes import Processes
 from axonkernel.kernel.scope import Scope, active, entered
 from axonkernel.kernel.unrestricted import tell_or_refuse
 from axonkernel.kernel.walls import has_landlock, walls_of
+from axonkernel.kernel.workers import Confine, Road, Workers
 from axonkernel.policy.model import Policy
 from axonkernel.policy.request import AnyRequest, Decision, Request, strictest
 from axonkernel.process import ProcessResult, needs_box
@@ -67,6 +70,9 @@ class Kernel:
         clock: monotonic seconds, for escalations.
         refused: what the box around this process was refused on the network since a moment
             (seconds since 1970); None outside one.
+        confine: what holds narrowed requests: ``worker`` (a process of their own, which the
+            operating system holds; on Linux) or ``mediator``.
+        origin: where workers find the handler and the tools; looked for when None.
 
     Raises PolicyError for a policy with faults, or where one is required and missing.
     """
@@ -88,6 +94,8 @@ class Kernel:
         posture: tuple[PostureField, ...] | None = None,
         clock: Callable[[], float] = time.monotonic,
         refused: Callable[[float], tuple[Refusal, ...]] | None = None,
+        confine: Confine = "worker",
+        origin: Origin | None = None,
     ) -> None:
         folder = os.path.realpath(os.fspath(cwd) if cwd is not None else os.getcwd())
         policies = (*layers, ("policy", policy_from(policy, folder)))
@@ -107,6 +115,7 @@ class Kernel:
         )
         core.refused = refused
         core.posture = posture or ()
+        core.workers = Workers(core, handler, origin, confine)
         self._attach(core, core.base, handler, posture)
 
     def _attach(
@@ -280,17 +289,28 @@ class Kernel:
         policy: Policy | Mapping[str, Any] | None = None,
         *,
         strict: bool = False,
+        confine: Confine | None = None,
     ) -> Any:
         """Hand ``request`` to the agent's handler, under ``policy`` as well if given.
 
         The narrowing goes with the context and the kernel the handler gets, and ends with
-        the call: on return, error, cancellation and timeout alike.
+        the call: on return, error, cancellation and timeout alike. Where it is about files,
+        network, programs, variables or limits, the handler runs in a worker, a process that
+        has lost what is not granted before its first line; ``request``, what the handler
+        returns and what it raises go from one to the other by value.
 
-        Raises what the handler raises; ToolError when there is no handler.
+        Arguments:
+            confine: ``mediator`` has it run here all the same; the kernel's own when None.
+
+        Raises what the handler raises; ToolError when there is no handler, or when what it
+        returns cannot leave a worker; PolicyError for a handler that a worker cannot import;
+        IsolationUnavailable for what nothing can hold here; LimitExceeded.
         """
         if self._handler is None:
             raise ToolError("request", "this kernel has no handler")
         view = self if policy is None else self._narrowed(policy, strict)
+        if (job := view._job(request, confine, current_backend())) is not None:
+            return await job.run_async()
         with entered(self._core, view._scope()):
             if inspect.iscoroutinefunction(self._handler):
                 return await self._handler(view, request)
@@ -304,9 +324,52 @@ class Kernel:
         policy: Policy | Mapping[str, Any] | None = None,
         *,
         strict: bool = False,
+        confine: Confine | None = None,
     ) -> Any:
         """:meth:`request` for code without an event loop."""
-        return anyio.run(partial(self.request, request, policy, strict=strict))
+        kept: list[Any] = []  # asyncio.run() looks at what its task returns, by repr()
+
+        async def run() -> None:
+            kept.append(await self.request(request, policy, strict=strict, confine=confine))
+
+        anyio.run(run)
+        return kept[0]
+
+    def request_posture(
+        self,
+        policy: Policy | Mapping[str, Any] | None = None,
+        *,
+        confine: Confine | None = None,
+    ) -> tuple[PostureField, ...]:
+        """What would hold during a request under ``policy``; nothing runs.
+
+        The first row, ``request``, says by which road: ``namespaces``, ``landlock`` or
+        ``mediator``. Raises as :meth:`request` does for what nothing can hold here.
+        """
+        view = self if policy is None else self._narrowed(policy, False)
+        road = view._road(confine)
+        return view.posture() if road is None else road.posture
+
+    def _road(self, confine: Confine | None) -> Road | None:
+        workers = self._core.workers
+        return None if workers is None else workers.road(self._scope(), confine)
+
+    def _job(self, request: Any, confine: Confine | None, backend: str) -> Job | None:
+        """The request as a job for a worker, recorded; None where it runs here."""
+        road = self._road(confine)
+        if road is None:
+            return None
+        rows = [list(row) for row in road.posture]
+        self._core.audit.record("request.walls", road=road.posture[0].by, posture=rows)
+        if road.planned is None:
+            return None
+        return Job(self._pinned(), road.planned, request, backend)
+
+    def _pinned(self) -> Kernel:
+        """This view with what the context adds, for where there is no context."""
+        view = object.__new__(type(self))
+        view._attach(self._core, self._scope(), self._handler, self._posture)
+        return view
 
     def close(self) -> None:
         """Deny what waits for an answer and end every spawned program."""
@@ -343,16 +406,13 @@ class Kernel:
     def _narrowed(self, policy: Policy | Mapping[str, Any], strict: bool) -> Kernel:
         scope = self._scope()
         asked = policy_from(policy, self._core.cwd)
-        self._note_clamped(scope.policy, asked, strict)
-        layer = self._core.compiled("request", self._core.completed(asked))
-        view = object.__new__(Kernel)
-        view._attach(self._core, scope.plus(layer), self._handler, self._posture)
+        narrowed, lines = self._core.narrowings.of(scope, asked)
+        self._note_clamped(lines, strict)
+        view = object.__new__(type(self))
+        view._attach(self._core, narrowed, self._handler, self._posture)
         return view
 
-    def _note_clamped(self, base: Policy, asked: Policy, strict: bool) -> None:
-        from axonkernel.policy.meet import clamped
-
-        lines = clamped(base, asked)
+    def _note_clamped(self, lines: tuple[str, ...], strict: bool) -> None:
         if lines and strict:
             faults = [
                 Fault("$", line, hint="ask for no more than the base grants") for line in lines

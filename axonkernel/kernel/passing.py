@@ -137,7 +137,9 @@ def _error_parts(error: BaseException) -> tuple[Any, ...]:
         _, args = error.__reduce__()[:2]
         return args, {}
     extra = {k: v for k, v in vars(error).items() if k != "__notes__"}
-    return tuple(error.args), extra
+    # What Python's own class of it keeps beside args, such as the name of a file.
+    own: Any = next(cls for cls in type(error).__mro__ if cls.__module__ == "builtins")
+    return tuple(own.__reduce__(error)[1]), extra
 
 
 def _reduced(value: Any) -> tuple[Any, ...]:
@@ -164,7 +166,7 @@ class Unpasser:
     def value(self, data: bytes | bytearray) -> Any:
         """A value from :func:`passed`. Raises Unpassable for what may not be sent."""
         try:
-            return _Reader(io.BytesIO(data), self._rebuild).load()
+            return _Reader(_View(data), self._rebuild).load()
         except Unpassable:
             raise
         except Exception as error:
@@ -212,8 +214,9 @@ class Unpasser:
                 kind = self._class(module, name, Exception)
             except Unpassable:
                 return None
-            error = kind.__new__(kind, *args)
-            error.args = args
+            error = kind.__new__(kind, *args)  # its own constructor is not called
+            if not isinstance(error, OSError):
+                error.args = args
         for key, value in extra.items():
             if isinstance(key, str) and not key.startswith("__"):
                 error.__dict__[key] = value
@@ -268,8 +271,33 @@ def _lines(text: str) -> str:
     return "\n".join(visible(line) for line in text.splitlines())
 
 
+class _View:
+    """Bytes as a file that is read without a copy of them all."""
+
+    def __init__(self, data: bytes | bytearray) -> None:
+        self._data = data
+        self._left = memoryview(data)
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, fewer at the end."""
+        found, self._left = bytes(self._left[:size]), self._left[size:]
+        return found
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer, as far as there is something."""
+        size = min(len(buffer), len(self._left))
+        buffer[:size], self._left = self._left[:size], self._left[size:]
+        return size
+
+    def readline(self) -> bytes:
+        """Up to the next end of a line; no pickle of ours has lines."""
+        at = len(self._data) - len(self._left)
+        end = self._data.find(b"\n", at)
+        return self.read((end if end >= 0 else len(self._data)) + 1 - at)
+
+
 class _Reader(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, rebuild: Callable[..., Any]) -> None:
+    def __init__(self, file: _View, rebuild: Callable[..., Any]) -> None:
         super().__init__(file)
         self._rebuild = rebuild
 

@@ -18,6 +18,7 @@ from functools import partial
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
+from types import TracebackType
 from typing import Any, NoReturn
 
 import anyio
@@ -148,7 +149,7 @@ def _answer(
     scope = core.base.plus(*layers)
     link.layers = scope.layers
     kernel = object.__new__(WorkerKernel)
-    kernel.begin(core, scope, handler, order["posture"], link)
+    kernel._attach(core, scope, handler, order["posture"])
     try:
         with entered(core, scope):
             value = _handled(kernel, handler, request, order["backend"])
@@ -159,20 +160,31 @@ def _answer(
         ended = ToolError("request", f"the handler exited ({error.code})")
         return ERROR, passing.passed_error(ended)
     except BaseException as error:
-        return ERROR, passing.passed_error(error)
+        return ERROR, passing.passed_error(error.with_traceback(_own(error, handler)))
+
+
+def _own(error: BaseException, handler: Any) -> TracebackType | None:
+    """The traceback from the handler on."""
+    trace = error.__traceback__
+    code = getattr(handler, "__code__", None)
+    while trace is not None and trace.tb_frame.f_code is not code:
+        trace = trace.tb_next
+    return trace or error.__traceback__
 
 
 def _handled(kernel: Kernel, handler: Any, request: Any, backend: str) -> Any:
-    if inspect.iscoroutinefunction(handler):
-        return anyio.run(handler, kernel, request, backend=backend)
-    value = handler(kernel, request)
-    if inspect.isawaitable(value):
-        return anyio.run(_awaited, value, backend=backend)
-    return value
+    value = None
+    if not inspect.iscoroutinefunction(handler):
+        value = handler(kernel, request)
+        if not inspect.isawaitable(value):
+            return value
+    kept: list[Any] = []  # asyncio.run() looks at what its task returns, by repr()
 
+    async def run() -> None:
+        kept.append(await (handler(kernel, request) if value is None else value))
 
-async def _awaited(value: Any) -> Any:
-    return await value
+    anyio.run(run, backend=backend)
+    return kept[0]
 
 
 class _Link:
@@ -266,26 +278,34 @@ class _Outside(Mediator):
 
     def __init__(self, link: _Link, inner: Mediator) -> None:
         super().__init__(inner.audit, _Nobody(), "")
-        self._link = link
+        self.link = link
 
     async def require(
-        self, request: AnyRequest, scope: Scope, env: Mapping[str, str] | None = None
+        self,
+        request: AnyRequest,
+        scope: Scope,
+        env: Mapping[str, str] | None = None,
+        *,
+        leave: bool = False,
     ) -> str:
         """See :meth:`Mediator.require`."""
-        args = request, dict(env or {}), _policies(scope, self._link)
-        return str(await self._link.ask_async("require", *args))
+        args = request, dict(env or {}), _policies(scope, self.link)
+        return str(await self.link.ask_async("require", *args))
 
     def require_sync(
-        self, request: AnyRequest, scope: Scope, env: Mapping[str, str] | None = None
+        self,
+        request: AnyRequest,
+        scope: Scope,
+        env: Mapping[str, str] | None = None,
+        *,
+        leave: bool = False,
     ) -> str:
         """See :meth:`Mediator.require_sync`."""
-        return str(
-            self._link.ask("require", request, dict(env or {}), _policies(scope, self._link))
-        )
+        return str(self.link.ask("require", request, dict(env or {}), _policies(scope, self.link)))
 
     def refuse(self, request: AnyRequest, decision: Decision) -> PolicyDenied:
         """See :meth:`Mediator.refuse`."""
-        denied: PolicyDenied = self._link.ask("refuse", request, decision)
+        denied: PolicyDenied = self.link.ask("refuse", request, decision)
         return denied
 
 
@@ -297,13 +317,10 @@ def _policies(scope: Scope, link: _Link) -> tuple[Policy, ...]:
 class WorkerKernel(Kernel):
     """The kernel of a handler in a worker."""
 
-    def begin(self, core: Core, scope: Scope, handler: Any, posture: Any, link: _Link) -> None:
-        """Be the view of one request."""
-        self._link = link
-        self._attach(core, scope, handler, posture)
-
     def _attach(self, core: Core, base: Scope, handler: Any, posture: Any) -> None:
         super()._attach(core, base, handler, posture)
+        assert isinstance(core.mediator, _Outside)
+        self._link = core.mediator.link
         self.process = _Processes(self._link, self._scope)  # type: ignore[assignment]
 
     async def run_block(

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -28,6 +30,7 @@ from axonkernel.policy.environ import QUIET, environment
 if TYPE_CHECKING:
     from axonkernel.box.limiter import Limiter
     from axonkernel.kernel.core import Core
+    from axonkernel.kernel.job import Job
     from axonkernel.kernel.scope import Scope
 
 __all__ = ["Confine", "Ends", "Road", "Workers"]
@@ -88,6 +91,7 @@ class Workers:
         self._lock = threading.Lock()
         self._zygote: _Zygote | None = None
         self._limiter: Limiter | None = None
+        self._jobs: set[Job] = set()
         forget_in_children(self)
 
     @cached_property
@@ -166,8 +170,23 @@ class Workers:
                 self._limiter = Limiter()
             return self._limiter
 
+    @contextmanager
+    def serving(self, job: Job) -> Iterator[None]:
+        """Have ``job`` ended with this kernel, if it is not before."""
+        with self._lock:
+            self._jobs.add(job)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._jobs.discard(job)
+
     def close(self) -> None:
-        """End the zygote and the waiting workers."""
+        """End the zygote, the waiting workers, and those that serve a request."""
+        with self._lock:
+            jobs = tuple(self._jobs)
+        for job in jobs:
+            job.cancel()
         with self._lock:
             self._let_go()
             if self._limiter is not None:
@@ -177,10 +196,13 @@ class Workers:
     def forget(self) -> None:
         """In a forked child: it gets a zygote of its own when it needs one."""
         zygote, self._zygote = self._zygote, None
+        jobs, self._jobs = self._jobs, set()
         self._lock = threading.Lock()
         self._limiter = None
+        for job in jobs:
+            job.forget()
         if zygote is not None:
-            zygote.hang_up()
+            zygote.forget()
 
     def _running(self) -> _Zygote:
         if self._zygote is None:
@@ -248,6 +270,11 @@ class _Zygote:
             return
         self._process.kill()
         self._process.wait()
+
+    def forget(self) -> None:
+        """It is another process's child."""
+        self._process.returncode = 0
+        self.hang_up()
 
     def hang_up(self) -> None:
         """Let go of it."""

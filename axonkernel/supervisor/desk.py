@@ -16,7 +16,7 @@ from attrs import evolve
 from axonkernel.audit import AuditLog
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.launch import BoxProcess
-from axonkernel.box.model import NetPlan
+from axonkernel.box.model import NetPlan, Refusal
 from axonkernel.box.pty import Terminal
 from axonkernel.drops import Drops
 from axonkernel.errors import AuditError
@@ -37,7 +37,9 @@ _IDENTITY = re.compile(r"[0-9a-f]{16}\Z")
 #: The supervisor's own words in a record, which a box cannot choose.
 _RESERVED = frozenset({"id", "at", "kind", "source", "agent", "prev", "hash"})
 #: What a box may record: what its own mediator decided and started.
-_KINDS = frozenset({"decision", "narrowing.clamped", "process.ended", "process.failed"})
+_KINDS = frozenset(
+    {"decision", "narrowing.clamped", "request.walls", "process.ended", "process.failed"}
+)
 #: Records one run may leave; a box must not fill the disk of its supervisor.
 MOST_RECORDED_BYTES = 64 * 1024 * 1024
 #: Questions of one box that are looked at together; a flood of them is no, unread.

@@ -51,9 +51,10 @@ def _call() -> Callable[[int, bytes, int], int] | None:
     if not sys.platform.startswith("linux"):
         return None
     found = _bound()
-    root = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC  # a confined worker may not list it
+    root = os.open("/", flags)
     try:
-        os.close(found(root, b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        os.close(found(root, b".", flags))
     except OSError:
         return None
     finally:

@@ -34,6 +34,6 @@ def make(ws: Path, audit: MemoryAudit) -> Callable[..., Kernel]:
     def kernel(policy: Any = None, **options: Any) -> Kernel:
         if isinstance(policy, dict):
             policy = {"isolation": "none", **policy}
-        return Kernel(policy, cwd=ws, audit=audit, **options)
+        return Kernel(policy, cwd=ws, audit=audit, **{"confine": "mediator", **options})
 
     return kernel

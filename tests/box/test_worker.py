@@ -1,0 +1,453 @@
+"""Narrowed requests in workers: what goes in and comes out, and how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+
+from axonkernel import (
+    BoxError,
+    EscalationDenied,
+    Kernel,
+    LimitExceeded,
+    PolicyDenied,
+    PolicyError,
+    ToolError,
+    define_agent,
+)
+from axonkernel.kernel.passing import Unpassable, Unpasser, passed
+from box import worker_handlers as handlers
+from lab.agents import Project
+from unit.memory import MemoryAudit
+
+pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
+
+CLOSED: dict[str, Any] = {"fs": {"read": [], "write": []}, "net": {"allow": []}}
+READING: dict[str, Any] = {"fs": {"read": ["."], "write": ["out"]}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "out").mkdir(parents=True)
+    (folder / "a.txt").write_text("text of a")
+    return folder
+
+
+@pytest.fixture
+def audit() -> MemoryAudit:
+    return MemoryAudit()
+
+
+@pytest.fixture
+def kernel(folder: Path, audit: MemoryAudit, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    """A kernel for the agent of worker_handlers, as an application would make it."""
+    monkeypatch.setenv("AXON_TEST_FOLDER", str(folder))
+    agent = handlers.agent
+    monkeypatch.setattr(agent, "base", str(folder))
+    from axonkernel.given import policy_from
+
+    monkeypatch.setattr(agent, "policy", policy_from(POLICY, str(folder)))
+    with agent.kernel(audit=audit) as kernel:
+        yield kernel
+
+
+POLICY: dict[str, Any] = {
+    "fs": {"read": ["."], "write": ["out"]},
+    "shell": {"allow": ["cat", "sleep", "true", "sh"], "raw": True, "spawn": True},
+    "tools": {"fs": {"read": True}, "own": {"first": True, "asked": "escalate"}},
+    "env": {"allow": ["MODE", "TOKEN"]},
+    "escalation": {"headless": "deny"},
+}
+
+
+def ask(kernel: Kernel, *request: Any, policy: Any = CLOSED, **options: Any) -> Any:
+    return kernel.request_sync(list(request), policy=policy, **options)
+
+
+def test_the_handler_runs_elsewhere_and_only_when_narrowed(
+    kernel: Kernel, audit: MemoryAudit
+) -> None:
+    """Another process imports the module once; without a narrowing it is this one."""
+    here, imported_here, space = ask(kernel, "where", policy=None)
+    assert (here, imported_here) == (os.getpid(), os.getpid())
+    first, second = ask(kernel, "where"), ask(kernel, "where")
+    assert first[1] == second[1] != os.getpid() and first[2] != space
+    assert ask(kernel, "where", policy={"tools": {"*": True}})[0] == os.getpid()
+    assert ask(kernel, "where", confine="mediator")[0] == os.getpid()
+    roads = [each["road"] for each in audit.records if each["kind"] == "request.walls"]
+    assert roads == ["namespaces", "namespaces", "mediator"]
+
+
+def test_its_own_python_is_held(kernel: Kernel, folder: Path) -> None:
+    """``open`` by the handler itself: refused when narrowed, and by the same code let through."""
+    path = str(folder / "a.txt")
+    assert ask(kernel, "read", path, policy=None) == "text of a"
+    assert ask(kernel, "read", path, policy=READING) == "text of a"
+    with pytest.raises(PermissionError) as caught:
+        ask(kernel, "read", path)
+    assert caught.value.filename == path
+    assert "do_read" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("name", handlers.VALUES)
+def test_values_come_back_whole(kernel: Kernel, name: str) -> None:
+    """Plain data, bytes, times, classes of fields of the agent's module: equal and of the type."""
+    value = ask(kernel, "value", name)
+    assert value == handlers.VALUES[name]
+    assert type(value) is type(handlers.VALUES[name])
+
+
+def test_a_hundred_megabytes_come_back(kernel: Kernel) -> None:
+    """In one piece."""
+    assert ask(kernel, "big", 100_000_000) == bytes(100_000_000)
+
+
+@pytest.mark.parametrize("name", handlers.ERRORS)
+def test_errors_come_back_with_their_type(kernel: Kernel, name: str) -> None:
+    """Of Python and of the agent's own, with arguments and fields."""
+    wanted = handlers.ERRORS[name]
+    with pytest.raises(type(wanted)) as caught:
+        ask(kernel, "raise", name)
+    assert str(caught.value) == str(wanted)
+    assert getattr(caught.value, "code", None) == getattr(wanted, "code", None)
+
+
+def test_what_cannot_come_back_is_told(kernel: Kernel) -> None:
+    """A ToolError that names the type; also for an exit and for a sudden end."""
+    with pytest.raises(ToolError, match=r"worker_handlers\.Loaded cannot leave a worker"):
+        ask(kernel, "return", "object")
+    with pytest.raises(ToolError, match="function cannot leave"):
+        ask(kernel, "return", "lambda")
+    with pytest.raises(ToolError, match=r"exited \(3\)"):
+        ask(kernel, "exit")
+    with pytest.raises(ToolError, match="before it answered"):
+        ask(kernel, "die")
+    with pytest.raises(ToolError, match="cannot be handed to a worker"):
+        ask(kernel, "value", lambda: 1)
+    assert ask(kernel, "value", "plain") == handlers.VALUES["plain"]
+
+
+class _Evil:
+    def __reduce__(self) -> Any:
+        return os.system, ("touch /tmp/axonkernel-never",)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pickle.dumps(_Evil()),
+        b"cos\nsystem\n(S'true'\ntR.",
+        passed(1)[:-2],
+        b"",
+        b"\x80\x05cbuiltins\neval\n\x8c\x011\x85R.",
+    ],
+)
+def test_nothing_that_a_worker_sends_runs_here(body: bytes) -> None:
+    """A pickle may name one function of ours, and nothing else."""
+    with pytest.raises(Unpassable):
+        Unpasser({}).value(body)
+    assert not os.path.exists("/tmp/axonkernel-never")
+
+
+def test_only_the_agents_own_classes_of_fields_are_made(kernel: Kernel) -> None:
+    """Others are refused by name, whatever their module; no constructor runs."""
+    workers = kernel._core.workers
+    assert workers is not None
+    own = passed(handlers.Finding("a", 1))
+    assert workers.unpasser.value(own) == handlers.Finding("a", 1)
+    strange = passed(attrs.make_class("Strange", ["x"])(1))
+    with pytest.raises(Unpassable):
+        workers.unpasser.value(strange)
+    for parts in (("fields", "subprocess", "Popen", {"pid": 1}), ("fields", "os", "x", {})):
+        with pytest.raises(Unpassable):
+            workers.unpasser._rebuild(*parts)
+
+
+@pytest.mark.parametrize("kind", [2, 4, 5, 77])
+def test_a_worker_that_breaks_the_protocol_is_ended(kernel: Kernel, kind: int) -> None:
+    """With a clear error, and the next request is served."""
+    with pytest.raises(ToolError, match=r"worker was ended|is refused"):
+        ask(kernel, "send", kind, pickle.dumps(_Evil()))
+    assert not os.path.exists("/tmp/axonkernel-never")
+    assert ask(kernel, "value", "plain") == handlers.VALUES["plain"]
+
+
+def test_a_worker_that_asks_for_more_gets_no_more(kernel: Kernel, audit: MemoryAudit) -> None:
+    """Its word counts nowhere: what it asks is judged by the policies of the request."""
+    from axonkernel import Request
+
+    for what, args in (
+        ("require", (Request.read("/etc/passwd"), {}, ())),
+        ("run", (["cat", "a.txt"], {}, ())),
+    ):
+        with contextlib.suppress(PolicyDenied):
+            result = ask(kernel, "ask", what, args, policy={**CLOSED, "shell": False})
+            raise AssertionError(result)
+    with pytest.raises(ToolError, match="not the worker's to make"):
+        ask(kernel, "ask", "record", ("decision", {"verdict": "allow"}))
+    assert audit.decisions() == ["deny", "deny"]
+
+
+def test_a_handler_nobody_can_import_is_refused_at_open(folder: Path, audit: MemoryAudit) -> None:
+    """The error names the fix; ``confine="mediator"`` is one, and then it runs here."""
+    own = define_agent("closure", READING, base=folder)
+
+    @own.handler
+    def answer(kernel: Kernel, request: Any) -> Any:
+        return os.getpid()
+
+    async def opened(**options: Any) -> Any:
+        async with own.open(audit=audit, **options) as kernel:
+            return await kernel.request(1, policy=CLOSED)
+
+    with pytest.raises(PolicyError, match="confine='mediator'"):
+        anyio.run(opened)
+    with own.kernel(audit=audit) as kernel, pytest.raises(PolicyError, match="top level"):
+        kernel.request_sync(1, policy=CLOSED)
+
+    async def mediated() -> Any:
+        return await opened(confine="mediator")
+
+    assert anyio.run(mediated) == os.getpid()
+
+
+def test_calls_are_judged_and_recorded_outside(
+    kernel: Kernel, audit: MemoryAudit, folder: Path
+) -> None:
+    """Tools run in the worker, behind its walls; decisions are the kernel's own."""
+    path = str(folder / "a.txt")
+    assert ask(kernel, "call", "fs.read", {"path": "a.txt"}, policy=READING) == "text of a"
+    assert ask(kernel, "call", "own.first", {"path": path}, policy=READING) == "t False"
+    with pytest.raises(PolicyDenied) as caught:
+        ask(kernel, "call", "own.first", {"path": path})
+    assert caught.value.code == "fs.read"
+    assert audit.decisions() == ["allow", "allow", "deny"]
+
+
+def test_a_person_is_asked_by_the_kernel_outside(
+    folder: Path, audit: MemoryAudit, kernel: Kernel
+) -> None:
+    """An escalation in a worker goes where all go; nobody there is a denial."""
+    from axonkernel.escalation import Callback
+
+    seen: list[str] = []
+
+    async def yes(question: Any) -> bool:
+        seen.append(question.action)
+        return True
+
+    with handlers.agent.kernel(audit=audit, deciders=[Callback(yes)]) as asking:
+        assert ask(asking, "call", "own.asked", {"word": "hello"}) == "HELLO"
+    assert len(seen) == 1 and "own.asked" in seen[0]
+    with pytest.raises(EscalationDenied):
+        ask(kernel, "call", "own.asked", {"word": "hello"})
+
+
+def test_programs_get_the_narrowed_grants(kernel: Kernel, folder: Path) -> None:
+    """In a box of their own, started outside; what is not granted is not there."""
+    words = ["cat", str(folder / "a.txt")]
+    assert ask(kernel, "run", words, policy=READING).text == "text of a"
+    assert ask(kernel, "run", words).exit_code == 1
+    assert ask(kernel, "run", "true && cat out/../a.txt", policy=READING).text == "text of a"
+    with pytest.raises(PolicyDenied):
+        ask(kernel, "run", words, policy={"shell": False})
+    assert sorted(ask(kernel, "run_all", [["true"], ["cat", "nothing"], ["true"]])) == [0, 0, 1]
+    assert ask(kernel, "spawn", ["sleep", "60"]) == (True, False, 137)
+
+
+def test_variables_are_narrowed(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the worker's own environment and its programs; un-narrowed both are there."""
+    kernel._core.environ.update(MODE="m", TOKEN="tok-1")
+    assert ask(kernel, "environ", policy=READING) == ("m", "tok-1", "m-tok-1")
+    less = {**READING, "env": {"allow": ["MODE"]}}
+    assert ask(kernel, "environ", policy=less) == ("m", None, "m-")
+    rows = {row.field: row for row in kernel.request_posture(less)}
+    assert "programs only" in rows["env"].note
+
+
+def test_narrowing_again_narrows_again(kernel: Kernel, folder: Path) -> None:
+    """A nested request gets a worker of its own; ``narrow`` counts for its block."""
+    path = str(folder / "a.txt")
+    assert ask(kernel, "nested", ["read", path], READING, policy=READING) == "text of a"
+    with pytest.raises(PermissionError):
+        ask(kernel, "nested", ["read", path], CLOSED, policy=READING)
+    with pytest.raises(PermissionError):
+        ask(kernel, "nested", ["read", path], READING)
+    with pytest.raises(PolicyDenied):
+        ask(kernel, "narrowed", ["call", "fs.read", {"path": path}], CLOSED, policy=READING)
+    with pytest.raises(PolicyDenied):
+        less = {"shell": False}
+        ask(kernel, "narrowed", ["run", ["true"]], less, policy=READING)
+    with kernel.narrow(CLOSED), pytest.raises(PermissionError):
+        ask(kernel, "read", path, policy=None)
+
+
+def test_the_handler_can_see_what_holds(kernel: Kernel, folder: Path) -> None:
+    """``check`` and ``posture`` of its kernel are those of the request."""
+    verdict, rows = ask(kernel, "check", str(folder / "a.txt"))
+    assert verdict == "deny"
+    assert [rows[0][:3], rows[1][:2]] == [
+        ["request", "enforced", "namespaces"],
+        ["fs", "enforced"],
+    ]
+    assert [list(row) for row in kernel.request_posture(CLOSED)] == rows
+
+
+def test_output_comes_out_as_it_is_written(kernel: Kernel, capsys: Any) -> None:
+    """Of the handler and of what it starts by itself."""
+    ask(kernel, "print", "hello", policy=READING)
+    out, err = capsys.readouterr()
+    assert out.count("hello") == 2 and err.count("hello") == 1
+
+
+def is_alive(path: Path) -> bool:
+    before = path.read_text()
+    time.sleep(0.15)
+    return path.read_text() != before
+
+
+@pytest.mark.parametrize("ending", ["return", "error", "cancel", "timeout", "wall", "die"])
+def test_nothing_outlives_a_request(kernel: Kernel, folder: Path, ending: str) -> None:
+    """A process that left session and parents ends with it, whatever way that ends."""
+    path = folder / "out/alive"
+    then: list[Any] = {"return": [], "error": ["raise", "key"], "die": ["die"]}.get(
+        ending, ["sleep", 60]
+    )
+    policy = {**READING, "limits": {"wall": "1s"}} if ending == "wall" else READING
+    request = ["leave", str(path), then]
+
+    async def main() -> None:
+        if ending == "cancel":
+            async with anyio.create_task_group() as group:
+                group.start_soon(kernel.request, request, policy)
+                while not path.exists():
+                    await anyio.sleep(0.01)
+                assert is_alive(path)
+                group.cancel_scope.cancel()
+        else:
+            with anyio.move_on_after(1 if ending == "timeout" else 30):
+                await kernel.request(request, policy=policy)
+
+    expected = {"error": KeyError, "wall": LimitExceeded, "die": ToolError}.get(ending)
+    with pytest.raises(expected) if expected else contextlib.nullcontext():
+        anyio.run(main)
+    assert not is_alive(path)
+
+
+def test_a_killed_zygote_is_replaced(kernel: Kernel) -> None:
+    """Also while spares wait; and what it cannot import is told."""
+    assert ask(kernel, "value", "plain")
+    workers = kernel._core.workers
+    assert workers is not None and workers._zygote is not None
+    first = workers._zygote._process
+    first.kill()
+    first.wait()
+    for _ in range(4):
+        assert ask(kernel, "value", "plain")
+    assert workers._zygote is not None and workers._zygote._process.pid != first.pid
+
+
+def test_many_at_once(kernel: Kernel) -> None:
+    """A hundred requests at a time, each with its own answer, and nothing left open."""
+    before = len(os.listdir("/proc/self/fd"))
+    seen: list[Any] = []
+
+    async def one(number: int) -> None:
+        seen.append(await kernel.request(["value", ["plain", "fields"][number % 2]], policy=CLOSED))
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            for number in range(100):
+                group.start_soon(one, number)
+
+    anyio.run(main)
+    assert len(seen) == 100
+    assert sum(value == handlers.VALUES["plain"] for value in seen) == 50
+    kernel.close()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_limits_of_a_request_need_a_group(kernel: Kernel) -> None:
+    """Memory for one request: held by a control group, or refused; never pretended."""
+    policy = {**CLOSED, "limits": {"memory": "64M"}}
+    try:
+        rows = {row.field: row.state for row in kernel.request_posture(policy)}
+        ask(kernel, "value", "plain", policy=policy)
+    except BoxError as error:
+        assert "limits" in str(error)
+    else:
+        assert rows["limits.memory"] == "enforced"
+
+
+KILLED = """
+import asyncio, sys
+from box.worker_handlers import agent
+async def main():
+    async with agent.open(audit=sys.argv[2]) as kernel:
+        request = ["leave", sys.argv[1], ["sleep", 60]]
+        await kernel.request(request, policy={"fs": {"write": ["out"]}})
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+def test_everything_ends_with_a_killed_application(folder: Path, tmp_path: Path) -> None:
+    """SIGKILL to the process that made the kernel."""
+    script, path = tmp_path / "app.py", folder / "out/alive"
+    script.write_text(KILLED)
+    tests = str(Path(__file__).parent.parent)
+    env = {**os.environ, "AXON_TEST_FOLDER": str(folder)}
+    env["PYTHONPATH"] = os.pathsep.join([tests, str(Path(tests).parent)])
+    words = [sys.executable, str(script), str(path), str(tmp_path / "log")]
+    with subprocess.Popen(words, env=env) as application:
+        while not path.exists():
+            assert application.poll() is None
+            time.sleep(0.02)
+        assert is_alive(path)
+        application.kill()
+    time.sleep(0.3)
+    assert not is_alive(path)
+
+
+SCRIPT = """
+import asyncio
+from axonkernel import define_agent
+agent = define_agent("reviewer", {"fs": {"read": ["./src"]}})
+
+@agent.handler
+def review(kernel, request):
+    return open("src/app.py").read()
+
+async def main():
+    async with agent.open() as kernel:
+        print(await kernel.request(1))
+        try:
+            await kernel.request(1, policy={"fs": {"read": [], "write": []}})
+        except PermissionError as error:
+            print("refused", error.filename)
+
+"""
+
+
+def test_a_script_needs_its_guard(tmp_path: Path) -> None:
+    """``__main__`` is imported again by its file; one without the guard is told how to have it."""
+    project = Project(tmp_path / "home")
+    project.write("src/app.py", "app")
+    project.write("agent.py", SCRIPT + "if __name__ == '__main__':\n    asyncio.run(main())\n")
+    ended = project.run([sys.executable, "agent.py"])
+    assert (ended.code, ended.out.split()) == (0, ["app", "refused", "src/app.py"]), ended.err
+    project.write("agent.py", SCRIPT + "asyncio.run(main())\n")
+    ended = project.run([sys.executable, "agent.py"])
+    assert ended.code != 0 and "if __name__ == '__main__':" in ended.err
