@@ -74,7 +74,7 @@ def _hand_over(spares: Spares[Channel], descriptors: tuple[int, ...]) -> None:
 def _warm_up() -> bool:
     """Pay once for what each warden would pay; always true."""
     # The whole of a warden, and what boxes with a keeper or a link need.
-    for name in ("warden", "resolver.refused", "hand", "steward", "link"):
+    for name in ("warden", "resolver.refused", "resolver.serving", "hand", "steward", "link"):
         import_module(f"axonkernel.box.{name}")
     with contextlib.suppress(ImportError, OSError):
         import nftables

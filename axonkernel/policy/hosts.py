@@ -8,7 +8,6 @@ its answers differ between Python releases.
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -287,7 +286,9 @@ def _a_labels(text: str) -> str:
 def _a_label(label: str, text: str) -> str:
     """One label by IDNA 2008. Nothing is mapped but case and composition: what only turns
     into a name by mapping is another spelling that a reader takes for that name."""
-    # Loaded here: only foreign names need its tables.
+    # Loaded here: only foreign names need their tables.
+    import unicodedata
+
     import idna
 
     folded = unicodedata.normalize("NFC", label.lower())

@@ -5,8 +5,8 @@ Standard library only.
 
 from __future__ import annotations
 
+import _socket
 import contextlib
-import socket
 import struct
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,7 @@ class Listening:
 
     def __init__(self, loop: Loop, doors: Doors, answers: _Answers) -> None:
         self._loop = loop
-        self._datagrams, self._door = (socket.socket(fileno=door.detach()) for door in doors[:2])
+        self._datagrams, self._door = (_socket.socket(fileno=door.detach()) for door in doors[:2])
         self._answers = answers
         self._streams: dict[_Stream, None] = {}
         loop.add(self._datagrams.fileno(), self._take_datagrams)
@@ -59,9 +59,11 @@ class Listening:
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
             try:
-                sock, source = self._door.accept()
+                # As socket.accept does; that module takes long to load, and has no other use here.
+                fd, source = self._door._accept()  # type: ignore[attr-defined]
             except OSError:
                 return
+            sock = _socket.socket(fileno=fd)
             sock.setblocking(False)
             if len(self._streams) >= MOST_STREAMS:
                 next(iter(self._streams)).close()
@@ -73,7 +75,7 @@ class _Stream:
     def __init__(
         self,
         loop: Loop,
-        sock: socket.socket,
+        sock: _socket.socket,
         port: int,
         answers: _Answers,
         streams: dict[_Stream, None],

@@ -12,9 +12,7 @@ import os
 from axonkernel.box import nft
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.model import NetPlan
-from axonkernel.box.resolver import relaying
 from axonkernel.box.resolver.answering import Answering
-from axonkernel.box.resolver.dialer import Dialer
 from axonkernel.box.resolver.doors import Doors, Lines
 from axonkernel.box.resolver.hostconf import HostConf
 from axonkernel.box.resolver.listening import Listening
@@ -23,7 +21,10 @@ from axonkernel.box.resolver.made_up import MadeUp
 from axonkernel.box.resolver.sets import Sets
 from axonkernel.box.resolver.telling import Tell
 from axonkernel.box.resolver.upstream import Upstream
-from axonkernel.typed import NoReturn
+from axonkernel.typed import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from axonkernel.box.resolver.dialer import Dialer
 
 __all__ = ["serve"]
 
@@ -47,6 +48,8 @@ def serve(
     answering = Answering(net, upstream, Sets(net), tell, made_up)
     Listening(loop, doors, answering)
     if net.relayed:
+        from axonkernel.box.resolver import relaying  # few boxes have it
+
         relaying.begin(loop, net, doors, answering.granted, tell, made_up, dialer)
 
     def obey() -> None:

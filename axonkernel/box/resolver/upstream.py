@@ -8,9 +8,8 @@ from __future__ import annotations
 import _socket
 import contextlib
 import ctypes
-import secrets
+import os
 import select
-import socket
 import struct
 import time
 from collections import deque
@@ -34,7 +33,7 @@ _MOST_BYTES = 65_535
 _NOBODY = bytes(16)
 _USELESS = (wire.FORMERR, wire.SERVFAIL, wire.NOTIMP, wire.REFUSED)
 
-_DATAGRAM, _STREAM = socket.SOCK_DGRAM, socket.SOCK_STREAM
+_DATAGRAM, _STREAM = _socket.SOCK_DGRAM, _socket.SOCK_STREAM
 _libc = ctypes.CDLL(None, use_errno=True)
 
 #: Takes an answer, or None where there is none.
@@ -92,7 +91,7 @@ class Upstream:
 
     def _begin(self, query: _Query, how: int) -> bool:
         """Ask by a line of a kind, now or when one is free; False where the host has none."""
-        key = (how, socket.AF_INET6 if ":" in query.server else socket.AF_INET)
+        key = (how, _socket.AF_INET6 if ":" in query.server else _socket.AF_INET)
         if key not in self._free:
             return False
         if self._free[key]:
@@ -104,7 +103,7 @@ class Upstream:
     def _use(self, query: _Query, line: _socket.socket) -> None:
         query.line = line
         query.timer = self._loop.after(query.patience_s, lambda: self._failed(query))
-        query.id = secrets.randbits(16)
+        query.id = int.from_bytes(os.urandom(2))
         data = wire.ask(query.id, query.name, query.kind)
         try:
             if line.type == _STREAM:

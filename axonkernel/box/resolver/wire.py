@@ -6,8 +6,8 @@ else of it. Nothing of an answer is passed on as it came: what is understood is 
 
 from __future__ import annotations
 
+import _socket
 import re
-import socket
 import struct
 from collections.abc import Iterable
 
@@ -185,10 +185,10 @@ def _record(data: bytes, at: int) -> tuple[Record | None, int]:
 
 def _value(data: bytes, at: int, end: int, kind: int) -> str | bytes | None:
     if kind in (A, AAAA):
-        family, size = (socket.AF_INET, 4) if kind == A else (socket.AF_INET6, 16)
+        family, size = (_socket.AF_INET, 4) if kind == A else (_socket.AF_INET6, 16)
         if end - at != size:
             raise Malformed("an address of another length")
-        return socket.inet_ntop(family, data[at:end])
+        return _socket.inet_ntop(family, data[at:end])
     if kind in (CNAME, PTR):
         name, after = _name(data, at)
         if after != end:
@@ -294,8 +294,8 @@ def write_answer(
 
 def _written(record: Record) -> bytes:
     if record.kind in (A, AAAA):
-        family = socket.AF_INET if record.kind == A else socket.AF_INET6
-        return socket.inet_pton(family, str(record.value))
+        family = _socket.AF_INET if record.kind == A else _socket.AF_INET6
+        return _socket.inet_pton(family, str(record.value))
     if isinstance(record.value, bytes):
         return record.value
     return packed_name(record.value)
