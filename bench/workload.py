@@ -7,7 +7,6 @@ in is a task and its words, a line out the seconds it took.
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -44,18 +43,11 @@ def look(path: str, count: str) -> None:
         os.stat(path)
 
 
-def connect(address: str, port: str, count: str) -> None:
-    """Make new connections, one after the other."""
-    for _ in range(int(count)):
-        socket.create_connection((address, int(port)), 5).close()
-
-
 TASKS: dict[str, Callable[..., None]] = {
     "walk": walk,
     "spawn": spawn,
     "write": write,
     "look": look,
-    "connect": connect,
 }
 
 for line in sys.stdin:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from bench.rows import decide, engines, inside, limits, memory, shell, tool_call, warm
+from bench.rows import alone, decide, engines, inside, limits, memory, net, shell, tool_call, warm
 from bench.session import Session
 from bench.table import Row
 
@@ -15,6 +15,8 @@ GROUPS: Mapping[str, Callable[[Session], Iterator[Row]]] = {
     "engines": engines.rows,
     "tool-call": tool_call.rows,
     "warm": warm.rows,
+    "alone": alone.rows,
+    "burst": alone.burst_rows,
     "limits": limits.rows,
     "keeper": warm.keeper_rows,
     "exec": shell.exec_rows,
@@ -23,5 +25,6 @@ GROUPS: Mapping[str, Callable[[Session], Iterator[Row]]] = {
     "memory": memory.rows,
     "denied": warm.denied_rows,
     "inside": inside.rows,
-    "connections": inside.connection_rows,
+    "net": net.rows,
+    "net-launch": net.launch_rows,
 }

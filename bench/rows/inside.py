@@ -11,13 +11,11 @@ from pathlib import Path
 
 import bench
 from bench.boxes import Worker, axonkernel
-from bench.measure import Absent, by_turns
+from bench.measure import by_turns
 from bench.session import Session
 from bench.table import Row
 
-__all__ = ["connection_rows", "rows"]
-
-_CONNECTIONS = 200
+__all__ = ["rows"]
 
 
 def rows(session: Session) -> Iterator[Row]:
@@ -62,38 +60,6 @@ def _one_processor() -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, allowed)
-
-
-def connection_rows(session: Session) -> Iterator[Row]:
-    """New connections to a listener in a private network, direct and through pasta."""
-    lab = Path(bench.__file__).parent.parent / "tests"
-    sys.path.append(str(lab))
-    from lab.internet import ADDRESSES, Internet  # the tests' own, not a package
-    from lab.processes import LabUnavailable
-
-    rounds = session.rounds(31)
-    address = ADDRESSES["one4"]
-    task = f"connect\t{address}\t7\t{_CONNECTIONS}"
-    try:
-        with Internet(tap=False) as net:
-            enter = ["nsenter", f"--net=/proc/{net.client}/ns/net"]
-            grants = ["--net", f"{address}:7", "--quiet"]
-            boxed = [*enter, *axonkernel(), "exec", *grants, "--", *_worker_words()]
-            with Worker([*enter, *_worker_words()]) as outside, Worker(boxed) as inside:
-                actions = {"direct": outside.action(task), "pasta": inside.action(task)}
-                samples = by_turns(rounds, actions)
-    except LabUnavailable as error:
-        raise Absent(str(error)) from error
-    medians = samples.medians
-    yield Row(
-        "connections per second from inside by pasta, as a part of direct",
-        samples.ratio("direct", "pasta"),
-        budget=0.4,
-        at_least=True,
-        n=rounds,
-        note=", ".join(f"{name} {_CONNECTIONS / s:.0f} per second" for name, s in medians.items()),
-        medians=medians,
-    )
 
 
 def _worker_words() -> list[str]:
