@@ -1,10 +1,10 @@
 """A lane of the exec zygote: a guard, and the process that becomes the next confined program.
 
 Both are forked ahead of need. The guard is a Landlock domain of its own, from which no signal
-leaves (guard.py). Its child reads one order from the caller's socket, gives up what the policy
-takes, and becomes the program. The guard only looks whether the caller is still there: at the
-end, or when the caller shuts its side, it ends everything below it, reports, and has another
-child ready for the next order. Standard library only.
+leaves (guard.py). Its child reads two messages from the caller's socket: what to give up, which
+may come long before, and what to become. The guard only looks whether the caller is still
+there: at the end, or when the caller shuts its side, it ends everything below it, reports, and
+has another child ready for the next program. Standard library only.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ __all__ = ["IDLE_S", "close_all_but", "serve"]
 #: Above all that a program is given: standard streams, and its channel as child.CHANNEL.
 _APART = 16
 _MOST_FAULT_BYTES = 4096
-#: Seconds without an order after which a lane goes. Nobody sends one just then.
+#: Seconds after which a lane goes that knows what to give up and not what to become. Nobody
+#: tells it just then.
 IDLE_S = 15.0
 #: Milliseconds after which orphans that ended are looked for.
 _LOOK_MS = 1000
 _POLLRDHUP = 0x2000
-_NO_FILTER = base64.b64encode(bytes(512)).decode()
-#: What a child tells its guard before it becomes the program: whether what it leaves may stay.
-_STAYS, _GOES = b"s", b"g"
+#: What a child tells its guard before it becomes the program: whether what it leaves may stay;
+#: or that it will not.
+_STAYS, _GOES, _FAULT = b"s", b"g", b"f"
 
 
 def serve(sock: socket.socket) -> NoReturn:
     """Be the guard of a lane whose caller has the other end of ``sock``. Never returns.
 
-    The caller sends orders, one after the other: ``argv``, ``file``, ``env``, ``stays``, and
-    what is given up, ``run_as`` and ``filter``, with descriptors: standard input, output and
-    error, the working directory, the Landlock rules, and then the program's own channel if it
-    has one. It gets ``{"pid": N}`` when a child is ready, and how its program ended.
+    The caller sends two messages for each program: ``run_as`` and ``filter`` with the Landlock
+    rules; ``argv``, ``file``, ``env`` and ``stays`` with the working directory, standard input,
+    output and error, and then the program's own channel if it has one. It gets ``{"pid": N}``
+    when a child is there, and how its program ended.
     """
     zygote = os.getppid()
     os.setsid()
@@ -87,10 +88,10 @@ class _Lane:
         try:
             self.caller.send({"pid": self.worker})
             killed = not self.watch()
-            stays, fault = self.heard(told)
-            if not killed and not stays and not fault:
+            mark, fault = self.heard(told)
+            if not killed and not mark:
                 return False  # it has waited in vain
-            return self.report(stays == _STAYS, fault, killed)
+            return self.report(mark == _STAYS, fault, killed)
         finally:
             os.close(told)
 
@@ -112,9 +113,10 @@ class _Lane:
         return True
 
     def heard(self, told: int) -> tuple[bytes, str]:
-        """What the ended worker told: whether what it leaves stays, and why it did not run."""
+        """What the ended worker told last, and why it did not run."""
         data = os.read(told, _MOST_FAULT_BYTES)
-        return data[:1], data[1:].decode("utf-8", "replace")
+        fault = data.partition(_FAULT)[2] if _FAULT in data[:2] else b""
+        return data[:1], fault.decode("utf-8", "replace")
 
     def report(self, stays: bool, fault: str, killed: bool) -> bool:
         """End what is not to stay, and tell the caller; whether this lane can go on."""
@@ -124,7 +126,8 @@ class _Lane:
         code = 0 if self.status is None else os.waitstatus_to_exitcode(self.status)
         ending = {"code": code, "left": left, "killed": killed, "cpu_s": self.cpu_s}
         self.caller.send({**ending, "fault": fault})
-        return not (killed or (stays and left))
+        # Who is to be confined anew has to be asked again what to give up.
+        return not (killed or fault or (stays and left))
 
     def reap(self) -> bool:
         """Reap what has ended; whether anything is left."""
@@ -154,55 +157,68 @@ class _Lane:
 # -- the program ------------------------------------------------------------------------
 
 
-def _rehearse() -> None:
-    """Go once the way of an order: a forked process copies each page that it touches first."""
-    there, here = pair()
-    order = {"argv": ["", ""], "file": "", "env": {"": ""}, "stays": False, "run_as": None}
-    there.send({**order, "filter": _NO_FILTER}, (0, 1, 2, there.fileno()))
-    told, given = here.receive()
-    base64.b64decode(told["filter"])
-    for fd in (*map(_apart, given), *given):
-        os.close(fd)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    for end in (there, here):
-        end.close()
-
-
 def _become(sock: socket.socket, tell: int, guarded_by: int) -> NoReturn:
     _rehearse()
+    caller = Channel(sock)
     try:
-        poll = select.poll()
-        poll.register(sock, select.POLLIN)
-        if not poll.poll(IDLE_S * 1000):
-            os._exit(0)
-        order, given = Channel(sock).receive()
+        walls = caller.receive()
+        try:
+            _give_up(*walls)
+        except OSError as error:
+            _refuse(tell, f"cannot be confined: {error}")
+        order, given = _soon(sock, caller)
     except ChannelClosed:
         os._exit(0)
     os.write(tell, _STAYS if order["stays"] else _GOES)
     try:
-        _give_up(order, given)
+        cwd, *streams = given
+        os.fchdir(cwd)
+        for place, fd in enumerate(map(_apart, streams)):
+            os.dup2(fd, place)
         _require(guarded_by)
     except OSError as error:
-        os.write(tell, f"cannot be confined: {error}".encode("utf-8", "replace"))
-        os._exit(125)
+        _refuse(tell, str(error))
     _execute(order)
 
 
-def _give_up(order: dict[str, Any], given: tuple[int, ...]) -> None:
-    stdin, stdout, stderr, cwd, rules, *channel = given
-    if order["run_as"] is not None:
-        uid, gid = order["run_as"]
+def _rehearse() -> None:
+    """Go once the way of an order: a forked process copies each page that it touches first."""
+    there, here = pair()
+    there.send({"argv": ["", ""], "file": "", "env": {"": ""}, "stays": False}, (0, 1, 2))
+    _, given = here.receive()
+    for fd in (*map(_apart, given), *given):
+        os.close(fd)
+    for end in (there, here):
+        end.close()
+
+
+def _soon(sock: socket.socket, caller: Channel) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """The next message. Raises ChannelClosed when there is none, or not for a long time."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    if not poll.poll(IDLE_S * 1000):
+        raise ChannelClosed("idle")
+    return caller.receive()
+
+
+def _refuse(tell: int, fault: str) -> NoReturn:
+    os.write(tell, _FAULT + fault.encode("utf-8", "replace"))
+    os._exit(125)
+
+
+def _give_up(walls: dict[str, Any], given: tuple[int, ...]) -> None:
+    (rules,) = given
+    if walls["run_as"] is not None:
+        uid, gid = walls["run_as"]
         os.setgroups([])
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     drop_own()
-    os.fchdir(cwd)
     landlock.restrict(rules)
-    for place, fd in enumerate(map(_apart, (stdin, stdout, stderr, *channel))):
-        os.dup2(fd, place)
+    os.close(rules)
     default_signals()
-    if order["filter"]:
-        take_filter(base64.b64decode(order["filter"]))
+    if walls["filter"]:
+        take_filter(base64.b64decode(walls["filter"]))
 
 
 def _require(guarded_by: int) -> None:

@@ -8,19 +8,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from axonkernel.box.channel import ChannelClosed
 from axonkernel.errors import BoxError
 from axonkernel.process.boxed import dropped, environment
 from axonkernel.process.confiner import Confiner
+from axonkernel.process.lanes import Lane, Lanes
 from axonkernel.process.plain import start_plain
 from axonkernel.process.result import Usage
-from axonkernel.process.rooms import Room
 from axonkernel.process.start import Ending, Place, Running, Start
-from axonkernel.process.zygote import Lane
 
 __all__ = ["start_confined"]
 
@@ -35,51 +32,22 @@ def start_confined(start: Start, place: Place, stdin: int, stdout: int, stderr: 
     plan, walls = confiner.plan(start, place)
     if walls is None:
         return start_plain(start, place, stdin, stdout, stderr)
-    with _opened(start.cwd) as cwd, _entered(confiner, walls) as room:
-        order = {
-            "argv": (start.program.name, *start.argv[1:]),
-            "file": start.program.file,
-            "env": {**dict(environment(start, plan)), "TMPDIR": room.folder, "HOME": room.folder},
-            "stays": start.stays,
-            "run_as": walls.run_as,
-            "filter": walls.filter,
-        }
-        channel = (start.channel,) if start.channel >= 0 else ()
-        lane = _sent(confiner, order, (stdin, stdout, stderr, cwd, room.rules, *channel))
+    order = {
+        "argv": (start.program.name, *start.argv[1:]),
+        "file": start.program.file,
+        "env": dict(environment(start, plan)),
+        "stays": start.stays,
+    }
+    channel = (start.channel,) if start.channel >= 0 else ()
+    cwd = os.open(start.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        lane = confiner.lanes.start(walls, order, (cwd, stdin, stdout, stderr, *channel))
+    finally:
+        os.close(cwd)
     held = tuple(row.field for row in plan.posture if row.state == "enforced")
     held += tuple(field for field in place.around if field not in held)
     walled = ("box", "landlock") if place.around else ("landlock",)
-    return _Confined(confiner, lane, room, start.stays, held, walled, dropped(place, plan))
-
-
-@contextmanager
-def _opened(folder: str) -> Iterator[int]:
-    fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-@contextmanager
-def _entered(confiner: Confiner, walls: Any) -> Iterator[Room]:
-    room = confiner.rooms.enter(walls)
-    try:
-        yield room
-    except BaseException:
-        confiner.rooms.leave(room, reuse=False)
-        raise
-
-
-def _sent(confiner: Confiner, order: dict[str, Any], given: tuple[int, ...]) -> Lane:
-    """The lane that has taken the order; one that has gone meanwhile took nothing."""
-    while True:
-        lane = confiner.zygote.take()
-        try:
-            lane.channel.send(order, given)
-            return lane
-        except ChannelClosed:
-            lane.channel.close()
+    return _Confined(confiner.lanes, lane, start.stays, held, walled, dropped(place, plan))
 
 
 class _Confined:
@@ -87,9 +55,8 @@ class _Confined:
 
     def __init__(
         self,
-        confiner: Confiner,
+        lanes: Lanes,
         lane: Lane,
-        room: Room,
         stays: bool,
         held_by: tuple[str, ...],
         walls: tuple[str, ...],
@@ -98,9 +65,8 @@ class _Confined:
         self.held_by = held_by
         self.walls = walls
         self.env_dropped = env_dropped
-        self._confiner = confiner
+        self._lanes = lanes
         self._lane = lane
-        self._room = room
         self._stays = stays
         self._since_s = time.monotonic()
         self._pid = 0
@@ -137,12 +103,8 @@ class _Confined:
         self.wait()
         told = self._ending
         assert told is not None
-        remains = self._stays and told["left"]
-        if remains or told["killed"] or told["fault"]:
-            self._lane.channel.close()
-        else:
-            self._confiner.zygote.give_back(self._lane)
-        self._confiner.rooms.leave(self._room, reuse=not (remains or told["fault"]))
+        whole = not (told["killed"] or told["fault"] or (self._stays and told["left"]))
+        self._lanes.give_back(self._lane, reuse=whole)
         if told["fault"]:
             raise BoxError("exec zygote", told["fault"])
         code = told["code"]

@@ -13,9 +13,9 @@ from attrs import define, evolve
 from axonkernel.box.model import BoxPlan
 from axonkernel.folders import own_folders
 from axonkernel.policy.model import Policy
-from axonkernel.process.rooms import Rooms, Walls
+from axonkernel.process.lanes import Lanes
+from axonkernel.process.rooms import Walls
 from axonkernel.process.start import Place, Start
-from axonkernel.process.zygote import Zygote
 
 __all__ = ["Confiner"]
 
@@ -35,8 +35,7 @@ class Confiner:
     """
 
     def __init__(self, around: Policy | None = None, private: tuple[str, ...] = ()) -> None:
-        self.zygote = Zygote()
-        self.rooms = Rooms(self.zygote)
+        self.lanes = Lanes()
         self._around = around
         self._private = private
         self._plans: OrderedDict[object, _Kept] = OrderedDict()
@@ -54,9 +53,8 @@ class Confiner:
         return kept.plan, kept.walls
 
     def close(self) -> None:
-        """Remove the rooms, and end the zygote."""
-        self.rooms.close()
-        self.zygote.close()
+        """End what waits for programs."""
+        self.lanes.close()
 
     def _make(self, start: Start, place: Place) -> _Kept:
         from axonkernel.box import confine
