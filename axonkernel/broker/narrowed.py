@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
+from axonkernel.box.brokered import with_broker
 from axonkernel.box.host import Ask
 from axonkernel.box.model import BoxPlan, Command
 from axonkernel.box.prepare import prepare
 from axonkernel.broker.incoming import Incoming
 from axonkernel.broker.judge import Judge
 from axonkernel.broker.running import DID_NOT_RUN, Runner, is_there
+from axonkernel.broker.sibling import Sibling, sibling
 from axonkernel.broker.wire import DENIED, LOST, Ended, Refused
 from axonkernel.errors import AuditError, AxonError
 from axonkernel.policy.environ import QUIET
@@ -30,6 +32,7 @@ from axonkernel.policy.parse import parse
 from axonkernel.policy.request import ProcessRequest
 
 if TYPE_CHECKING:
+    from axonkernel.box.find import Program
     from axonkernel.broker.serving import Served
 
 __all__ = ["Narrowing", "narrower"]
@@ -63,6 +66,7 @@ class Narrowing:
         self._runner = runner
         self._lock = threading.Lock()
         self._plans: dict[_Wanted, BoxPlan] = {}
+        self._siblings: dict[_Wanted, Sibling] = {}
 
     def answer(self, incoming: Incoming) -> Refused | Ended:
         """Run the program that is named by its file, if it may run. Raises PolicyDenied."""
@@ -104,10 +108,32 @@ class Narrowing:
 
     def _planned(self, wanted: _Wanted) -> BoxPlan:
         served = self._served
-        asked = parse(_asked(wanted.policy)["policy"], base="/", source="request").closed()
-        policy = narrower(served.policy, asked, privileged=os.geteuid() == 0)
-        ask: Ask = served.ask._replace(role="call", cwd=wanted.cwd, program=wanted.program, read=())
-        return prepare(policy, ask, env=served.environ, owner=served.owner)
+        # Not a box of one call: programs whose words are judged are not in it, and what lies at
+        # their names finds nobody to ask.
+        ask: Ask = served.ask._replace(role="exec", cwd=wanted.cwd, program=wanted.program, read=())
+        plan = prepare(self._policy(wanted.policy), ask, env=served.environ, owner=served.owner)
+        return with_broker(plan, os.devnull)
+
+    def _policy(self, text: str) -> Policy:
+        asked = parse(_asked(text)["policy"], base="/", source="request").closed()
+        return narrower(self._served.policy, asked, privileged=os.geteuid() == 0)
+
+    def sibling(self, program: Program, incoming: Incoming) -> Sibling:
+        """The box of a program whose words are judged, for one request; nothing is lent to it.
+
+        Raises IsolationUnavailable, BoxError, PolicyError, or AxonError for what is no policy.
+        """
+        wanted = _Wanted(incoming.policy, program.name, incoming.cwd)
+        with self._lock:
+            found = self._siblings.get(wanted)
+            if found is None:
+                served, policy = self._served, self._policy(incoming.policy)
+                ask = served.ask._replace(cwd=incoming.cwd)
+                found = sibling(policy, program, ask, served.environ, served.owner, ())
+                self._siblings[wanted] = found
+            while len(self._siblings) > _MOST_PLANS:
+                del self._siblings[next(iter(self._siblings))]
+            return found
 
 
 def _asked(text: str) -> dict[str, Any]:

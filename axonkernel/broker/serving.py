@@ -80,7 +80,7 @@ class Serving:
         self._launcher.get_ready()
         for program in self._programs:
             try:
-                self._sibling(program)
+                self._planned(program)
             except AxonError:
                 continue
 
@@ -90,19 +90,22 @@ class Serving:
         self._opening.close()
 
     def _answer(self, incoming: Incoming) -> Refused | Ended:
-        if incoming.policy:
-            return self._narrowing.answer(incoming)
         program = called(self._programs, incoming.program, incoming.found or incoming.argv[0])
+        if program is None and incoming.policy:
+            return self._narrowing.answer(incoming)
         if program is None:
             name = incoming.found or incoming.argv[0]
             return Refused(127, f"{name} is no program of this box. {DID_NOT_RUN}")
         try:
-            found = self._sibling(program)
+            found = self._sibling(program, incoming)
         except AxonError as error:
             return self._runner.failed("", error)
-        asked = asked_env(
-            self._served.policy.env, incoming.env, dict(self._served.plan.env), found.profile
-        )
+        if not is_there(found.plan, incoming.cwd):
+            where = incoming.cwd or "its own, which has no name"
+            text = f"the working directory {where} does not exist where the program runs"
+            return Refused(DENIED, f"{text}: it sees what is granted, /tmp and the home")
+        own = dict(self._served.plan.env)
+        asked = asked_env(found.env, incoming.env, own, found.profile)
         argv = (program.name, *incoming.argv[1:])
         request = ProcessRequest(argv, incoming.cwd, False, asked.judged, program.file)
         try:
@@ -114,10 +117,6 @@ class Serving:
             return Refused(DENIED, f"denied (internal): {error}. {DID_NOT_RUN}")
         if incoming.gone():
             return Refused(LOST, DID_NOT_RUN)
-        if not is_there(found.plan, incoming.cwd):
-            where = incoming.cwd or "its own, which has no name"
-            text = f"the working directory {where} does not exist where the program runs"
-            return Refused(DENIED, f"{text}: it sees what is granted, /tmp and the home")
         return self._run(incoming, found, asked, identity)
 
     def _run(
@@ -145,7 +144,12 @@ class Serving:
         with self._lock:
             return borrow(self._opening.lender, found.lent) if found.lent else ()
 
-    def _sibling(self, program: Program) -> Sibling:
+    def _sibling(self, program: Program, incoming: Incoming) -> Sibling:
+        if incoming.policy:
+            return self._narrowing.sibling(program, incoming)
+        return self._planned(program)
+
+    def _planned(self, program: Program) -> Sibling:
         with self._lock:
             found = self._siblings.get(program.name)
             if found is None:

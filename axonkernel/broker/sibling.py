@@ -52,6 +52,7 @@ class Sibling(NamedTuple):
 
     Arguments:
         lent: the folders of the agent's box that its ``lent`` mounts are of, in order.
+        env: says which variables of a caller go along.
         gated: at the program's own name lies what runs only parts of it (packs.c).
     """
 
@@ -59,6 +60,7 @@ class Sibling(NamedTuple):
     plan: BoxPlan
     lent: tuple[str, ...]
     profile: Profile | None
+    env: EnvPolicy | None
     gated: bool = False
 
     def ready(
@@ -152,7 +154,7 @@ def sibling(
         mounts = list(_gated(mounts, host, program, gate, profile))
     lent = tuple(mount.dest for mount in mounts if mount.kind == "lent")
     plan = plan._replace(mounts=tuple(mounts))
-    return Sibling(program, plan, lent, profile, bool(gate))
+    return Sibling(program, plan, lent, profile, policy.env, bool(gate))
 
 
 def _narrowed(policy: Policy, program: Program, profile: Profile | None) -> Policy:

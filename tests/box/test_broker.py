@@ -193,6 +193,55 @@ return [denied.returncode, typed["code"], status.exit_code, list(status.walls), 
 """
 
 
+#: What a hostile agent says to the socket itself; the answer is the outcome's code and text.
+SPEAKING = """
+from axonkernel.broker.client import call
+null = os.open(os.devnull, os.O_RDWR)
+_, out = os.pipe()
+file = os.open("agent", os.O_RDWR | os.O_CREAT)
+def say(*words, program="/usr/bin/git", policy="", env={}, out=out):
+    with call(words, os.getcwd() + "/repo", env, (null, out, out), program=program,
+              policy=policy) as calling:
+        try:
+            outcome = calling.wait()
+        except BoxError:
+            return "hung up"
+        return [getattr(outcome, "code", None), getattr(outcome, "status", None)]
+narrower = json.dumps({"policy": {}, "without_env": []})
+force = ["push", "-q", "--force", "origin", "HEAD~1:main"]
+answers = [
+    say("git", *force),
+    say("innocent", *force),
+    say("git", *force, policy=narrower),
+    say("bash", "-c", "git " + " ".join(force), program="/usr/bin/bash", policy=narrower),
+    say("bash", "-c", "/usr/lib/git-core/git push -f", program="/usr/bin/bash", policy=narrower),
+    say("bash", "-c", "git push", program="/usr/bin/bash"),
+    say("id", program="/usr/bin/id"),
+    say("id", program="/usr/bin/id", policy=narrower),
+    say("git", "log", env={"GIT_DIR": "/etc"}),
+    say("git", "log", policy="{"),
+    say("git", "status"),
+    say("git", "status", policy=narrower),
+    say("bash", "-c", "exit 3", program="/usr/bin/bash", policy=narrower),
+    say("git", "status", out=file),
+]
+return answers
+"""
+
+
+def test_who_speaks_to_the_socket_is_judged_alike(tmp_path: Path) -> None:
+    """Forged names, other programs, a policy that brings the program back: nothing is gained."""
+    project = Project(tmp_path / "home")
+    project.agent(policy(WORDS, "bash"), SPEAKING)
+    repositories(project.folder)
+    ended = project.run_agent(env=GIT_ENV)
+    assert ended.value == [
+        *[[126, None]] * 3, [None, 125], [None, 127], [127, None], [127, None], [126, None],
+        [126, None], [125, None], [None, 0], [None, 0], [None, 3], "hung up",
+    ]  # fmt: skip
+    assert pushed(project.folder) == ["one"]
+
+
 def test_an_agent_asks_once_and_goes_on(tmp_path: Path) -> None:
     """Its own calls and those of code in the box take one road; a person is asked once."""
     project = Project(tmp_path / "home")
