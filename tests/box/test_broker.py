@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from box.boxed import PYTHON, Boxed, attempts_command, command_line
+from lab import processes
 from lab.agents import Project
 from lab.person import Person
 
@@ -259,3 +262,46 @@ def test_an_agent_asks_once_and_goes_on(tmp_path: Path) -> None:
     assert run.seen.count("[no]: ") == 1
     asked = [each for each in project.records() if each["kind"] == "escalation.asked"]
     assert len(asked) == 1 and asked[0]["request"]["process"][:2] == ["git", "push"]
+
+
+def test_a_question_goes_with_its_caller(box: Boxed, repo: Path) -> None:
+    """A caller that is killed while a person is asked: the prompt is taken back, nothing runs."""
+    script = "git push -q origin main & sleep 1; kill -9 $!; wait; git log -1 --format=%s; echo end"
+    path = write_policy(box, policy(ASKING, "bash", "sleep"))
+    argv = command_line("--policy", path, "--quiet", command=["bash", "-c", script])
+    with Person(argv, cwd=repo, env={**box.env, **GIT_ENV}) as person:
+        person.wait_for("[no]: ")
+        person.wait_for("no longer waiting")
+        person.type("yes\n")
+        assert person.ended() == 0
+    assert "two" in person.seen and pushed(box.project) == ["one"]
+    answered = [each for each in records(box) if each["kind"] == "escalation.answered"]
+    assert [each["outcome"] for each in answered] == ["cancelled"]
+
+
+def test_what_runs_for_a_box_ends_with_it(box: Boxed, repo: Path) -> None:
+    """A sibling whose caller, and one whose supervisor, is killed: no process is left."""
+    path = write_policy(box, policy(WORDS, "bash", "sleep"))
+    waits = "git cat-file --batch-check <&3 & sleep 1; {}; echo ended"
+    script = "exec 3<> <(sleep 60); " + waits.format("kill -9 $!; wait $!")
+    run = box.exec("--policy", path, command=["bash", "-c", script], cwd=repo, env=GIT_ENV)
+    assert run.text == "ended\n", run.err
+    ended = [each for each in records(box) if each["kind"] == "process.ended"]
+    assert [each["exit_code"] for each in ended] == [137]
+    command = ["bash", "-c", "exec 3<> <(sleep 60); git -C repo cat-file --batch-check <&3"]
+    with box.started("--policy", path, command=command) as process:
+        deadline_s = time.monotonic() + 20
+        while not any("--batch-check" in word for word in programs_below(process.pid)):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+
+
+def programs_below(pid: int) -> list[str]:
+    """The command lines of git's processes that a process has started, at any depth."""
+    lines = []
+    for each in processes.descendants(pid):
+        with contextlib.suppress(OSError):
+            lines.append(Path(f"/proc/{each}/cmdline").read_bytes().decode())
+    return [line for line in lines if line.split("\0")[0].endswith("/git")]
