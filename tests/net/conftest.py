@@ -33,3 +33,13 @@ def near(net: Internet, tmp_path: Path, net_cache: Path) -> Boxed:
     )  # fmt: skip
     net.clear()
     return boxed
+
+
+@pytest.fixture(scope="module")
+def tun_for_all(net: Internet) -> None:
+    """On the near side, and there alone, any user may use the device that pasta needs."""
+    script = (
+        "mount -t tmpfs tun /mnt && mknod -m 666 /mnt/tun c 10 200 && "
+        "mount --bind /mnt/tun /dev/net/tun && umount -l /mnt"
+    )
+    assert net.run(["sh", "-c", script]).returncode == 0

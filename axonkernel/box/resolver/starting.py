@@ -149,11 +149,6 @@ class Resolver:
 
     def _start(self) -> None:
         assert self._doors is not None
-        if self._starts == _STARTS:
-            for door in self._doors.all:
-                door.close()  # from now on the kernel refuses what is asked
-            self._doors = None
-            return
         self._starts += 1
         self._channel, theirs = pair()
         self._pid = os.fork()
@@ -183,6 +178,10 @@ class Resolver:
         self._channel = None
         with contextlib.suppress(ChildProcessError):  # reaped in passing
             os.waitpid(self._pid, 0)
+        if self._starts == _STARTS and self._doors is not None:
+            for door in self._doors.all:
+                door.close()  # from now on the kernel refuses what is asked
+            self._doors = None
 
 
 def _dialer(url: str) -> Dialer:
