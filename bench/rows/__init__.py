@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from bench.rows import alone, decide, engines, inside, limits, memory, net, shell, tool_call, warm
+from bench.rows import (
+    alone,
+    brokered,
+    decide,
+    engines,
+    inside,
+    limits,
+    memory,
+    net,
+    shell,
+    tool_call,
+    warm,
+    worker,
+)
 from bench.session import Session
 from bench.table import Row
 
@@ -16,9 +29,11 @@ GROUPS: Mapping[str, Callable[[Session], Iterator[Row]]] = {
     "tool-call": tool_call.rows,
     "warm": warm.rows,
     "alone": alone.rows,
+    "worker": worker.rows,
     "burst": alone.burst_rows,
     "limits": limits.rows,
     "keeper": warm.keeper_rows,
+    "brokered": brokered.rows,
     "exec": shell.exec_rows,
     "agent": shell.agent_rows,
     "import": shell.import_rows,
