@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -125,8 +125,14 @@ class Worker:
         self._process.communicate()
 
 
-def warm(policy: Mapping[str, Any], *, heap_mb: int = 0, traced: bool = True) -> Worker:
-    """A supervisor that boxes ``true`` once for each line.
+def warm(
+    policy: Mapping[str, Any],
+    *,
+    heap_mb: int = 0,
+    traced: bool = True,
+    command: Sequence[str] = ("true",),
+) -> Worker:
+    """A supervisor that boxes a command once for each line.
 
     Arguments:
         heap_mb: memory it has in use.
@@ -134,5 +140,5 @@ def warm(policy: Mapping[str, Any], *, heap_mb: int = 0, traced: bool = True) ->
     """
     if shutil.which("bwrap") is None:
         raise Absent("bwrap is not installed: apt-get install bubblewrap")
-    told = json.dumps({"policy": policy, "heap_mb": heap_mb, "traced": traced})
-    return Worker([sys.executable, "-m", "bench.supervisor", told])
+    told = {"policy": policy, "heap_mb": heap_mb, "traced": traced, "command": list(command)}
+    return Worker([sys.executable, "-m", "bench.supervisor", json.dumps(told)])

@@ -15,15 +15,16 @@ _OBJECT_BYTES = 10_000
 
 
 def main() -> None:
-    """Box ``true`` for each line of standard input; answer with the seconds it took."""
+    """Box a command for each line of standard input; answer with the seconds it took."""
     told = json.loads(sys.argv[1])
     heap_mb = told["heap_mb"]
     # Many objects, not one mapping: page tables are what a fork would pay for.
     heap = [os.urandom(1) * _OBJECT_BYTES for _ in range(heap_mb * 1_000_000 // _OBJECT_BYTES)]
-    plan = plan_for(told["policy"], "true")
+    argv = tuple(told["command"])
+    plan = plan_for(told["policy"], argv[0])
     plan = plan._replace(traced=plan.traced and told["traced"])
     nothing = os.open(os.devnull, os.O_RDWR)
-    command = Command(("true",), nothing, nothing, 2)
+    command = Command(argv, nothing, nothing, 2)
     launcher = Launcher()
     for _ in sys.stdin:
         start_s = time.perf_counter()
