@@ -96,7 +96,7 @@ def one(client: socket.socket, port: int) -> None:
             digest.update(part)
         client.sendall(digest.hexdigest().encode())
     elif port == DEAF:  # for longer than anybody writes
-        time.sleep(2.0)
+        time.sleep(1.2)
     elif port == GIVE:  # says all, then hears the client to its end
         client.sendall(bytes(range(256)) * (GIVEN // 256))
         client.shutdown(socket.SHUT_WR)
@@ -185,7 +185,7 @@ def relay(told: int, ready: int, proxied: str) -> None:
     def tell(*refused: Any) -> None:
         os.write(told, (json.dumps(refused) + "\n").encode())
 
-    module.HELLO_S = 1.0
+    module.HELLO_S = 0.7
     rules = Rules(True, lambda name, port: name in ("api.test", "web.test") and port != UNGRANTED)
     if proxied:
         proxy = parse_proxy(proxied)
@@ -336,16 +336,16 @@ def backpressure(told: Told) -> dict[str, Any]:
     """A server that reads nothing stops the client; the relay holds no more than a pipe."""
     with connect(port=DEAF) as client:
         client.sendall(HELLO)
-        client.settimeout(0.5)
+        client.settimeout(0.2)
         sent = 0
         with contextlib.suppress(TimeoutError):
             while sent < 64 << 20:
                 sent += client.send(bytes(1 << 16))
         served = asked(HELLO)  # who is slow holds up nobody else
         used_s = cpu_s()
-        time.sleep(0.5)
+        time.sleep(0.3)
         idle_s = cpu_s() - used_s
-    return {"sent": sent, "served": served, "idle": idle_s < 0.2, **settled(told)}
+    return {"sent": sent, "served": served, "idle": idle_s < 0.15, **settled(told)}
 
 
 def cpu_s() -> float:
