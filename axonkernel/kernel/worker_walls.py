@@ -26,7 +26,8 @@ from axonkernel.policy.environ import QUIET, environment
 from axonkernel.policy.match import parse_destination
 from axonkernel.policy.model import FsPolicy, Limits, Policy, ShellPolicy
 from axonkernel.policy.protect import DEFAULT_PROTECT
-from axonkernel.policy.rules.fs import NONE, READ, WRITE
+from axonkernel.policy.request import PathRequest
+from axonkernel.policy.rules.fs import NONE, READ, WRITE, FsRules
 
 if TYPE_CHECKING:
     from axonkernel.kernel.core import Core
@@ -41,6 +42,8 @@ _MOST_PORTS = 1_024
 _LOADERS = ("/lib*/ld-*.so*", "/lib/*/ld-*.so*", "/usr/lib*/ld-*.so*", "/usr/lib/*/ld-*.so*")
 #: Read wherever names are resolved.
 _NAMES = ("/etc/hosts", "/etc/resolv.conf")
+
+_FIELDS = {"memory": "memory_bytes", "cpu": "cpu_millicores", "pids": "pids"}
 
 _WALLED = ("fs", "net", "shell", "env", "limits")
 
@@ -181,15 +184,27 @@ class _Planning:
         if not wanted:
             return None, ()
         if not self.core.inside:
-            self.rows += [
-                PostureField(f"limits.{name}", "enforced", "control group") for name in wanted
-            ]
-            return evolve(limits, wall_s=None, disk_bytes=None, output_bytes=None), ()
+            held = self._grouped(wanted)
+            rest = {_FIELDS[name]: None for name in caps if name not in held}
+            rest |= {"wall_s": None, "disk_bytes": None, "output_bytes": None}
+            return (evolve(limits, **rest) if held else None), ()
         for name in wanted:
             missing = "a control group of the request's own, which a box cannot make"
             self._lack(f"limits.{name}", missing, f"leave limits.{name} out of the request")
         memory = ((resource.RLIMIT_AS, limits.memory_bytes),) if limits.memory_bytes else ()
         return None, memory
+
+    def _grouped(self, wanted: list[str]) -> list[str]:
+        """Those of some limits that a control group holds on this machine."""
+        from axonkernel.box import probe
+
+        fields = {f"limits.{name}": name for name in wanted}
+        lacking = probe.unenforced(fields, probe.probe())
+        for field, piece in lacking.items():
+            self._lack(field, piece.missing, piece.fix)
+        held = [field for field in fields if field not in lacking]
+        self.rows += [PostureField(field, "enforced", "control group") for field in held]
+        return [fields[field] for field in held]
 
     def _narrowed_limits(self) -> Limits:
         """The limits that are to be held here: in a box, those that are less than its own."""
@@ -297,6 +312,14 @@ def _surveyed(core: Core, shell: ShellPolicy | None, walled: bool) -> Iterator[t
             yield from ((os.path.realpath(path), "rx") for path in glob.glob(pattern))
 
 
+def _level(table: FsRules, path: str) -> int:
+    """What one policy says of a path, patterns included."""
+    for level, write in ((WRITE, True), (READ, False)):
+        if table.judge(PathRequest(path, write)).verdict == "allow":
+            return level
+    return NONE
+
+
 class _Tree:
     """The fs rules of some layers as Landlock takes them."""
 
@@ -310,7 +333,7 @@ class _Tree:
         grants = sorted(path for path in own if self._levels[path] > NONE)
         for entry in self._taken_out(layers, grants, core):
             for path in {entry.path, entry.link or entry.path}:
-                self._levels[path] = min(self._levels.get(path, READ), self._level(path))
+                self._levels[path] = self._level(path)
         for entry in self._denied(layers, grants):
             for path in {entry.path, entry.link or entry.path}:
                 self._levels[path] = NONE
@@ -324,7 +347,7 @@ class _Tree:
                 yield from self._around(path, level)
 
     def _level(self, path: str) -> int:
-        return min((table.level(path) for table in self._tables), default=NONE)
+        return min((_level(table, path) for table in self._tables), default=NONE)
 
     def _above(self, path: str) -> int:
         while path != "/":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pickle
 import subprocess
@@ -27,6 +28,7 @@ from axonkernel import (
     define_agent,
 )
 from axonkernel.kernel.passing import Unpassable, Unpasser, passed
+from box import raw_worker
 from box import worker_handlers as handlers
 from lab.agents import Project
 from unit.memory import MemoryAudit
@@ -451,3 +453,32 @@ def test_a_script_needs_its_guard(tmp_path: Path) -> None:
     project.write("agent.py", SCRIPT + "asyncio.run(main())\n")
     ended = project.run([sys.executable, "agent.py"])
     assert ended.code != 0 and "if __name__ == '__main__':" in ended.err
+
+
+@pytest.mark.user
+def test_an_ordinary_users_worker_is_held_too(ordinary_user: Any) -> None:
+    """Without privilege: namespaces of its own by a user namespace, the same refusals."""
+    home = ordinary_user.home
+    source = Path(raw_worker.__file__).read_text() + USER
+    script = 'mkdir -p "$1/in" && cat > "$1/agent.py" && echo a > "$1/in/a" && echo s > "$1/s"'
+    ordinary_user.run(["sh", "-c", script, "sh", str(home)], input=source)
+    done = ordinary_user.run([sys.executable, str(home / "agent.py")])
+    assert done.returncode == 0, done.stderr
+    road, narrowed, free = json.loads(done.stdout.splitlines()[-1])
+    assert road in ("namespaces", "landlock")
+    assert narrowed == ["ok", "EACCES", "EACCES", "EACCES", "EPERM"]
+    assert free == ["ok"] * 5
+
+
+USER = """
+import json
+from axonkernel import Kernel
+attempts = [["read", "in/a"], ["read", "s"], ["create", "n"], ["socket", 2, 1, 0], ["chmod", "s"]]
+if __name__ == "__main__":
+    os.chdir(os.path.dirname(__file__))
+    with Kernel({"tools": {"*": True}}, handler=attempt, audit="log") as kernel:
+        policy = {"fs": {"read": ["in"]}, "net": {"allow": []}}
+        road = kernel.request_posture(policy)[0].by
+        answers = [kernel.request_sync(attempts, policy=each) for each in (policy, None)]
+    print(json.dumps([road, *answers]))
+"""
