@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 
+from axonkernel.box.streams import kind_of
 from axonkernel.broker.wire import (
     CALL_HEADER_BYTES,
     Call,
@@ -15,12 +16,22 @@ from axonkernel.broker.wire import (
     call_header,
 )
 
-__all__ = ["Arriving"]
+__all__ = ["Arriving", "is_stream"]
 
 #: One more than can be right, so that the kernel closes what comes beyond.
 _SPACE = socket.CMSG_SPACE(4 * array.array("i").itemsize)
 _PART_BYTES = 1 << 16
 _CREDENTIALS = struct.Struct("3i")
+
+
+def is_stream(descriptor: int) -> bool:
+    """Whether a descriptor may be given to the box of a program: a pipe, a socket, a terminal,
+    the likes of /dev/null.
+
+    A file could be started there through /proc, although nothing that was written may be, and
+    a folder leads back into the box it comes from. So shims copy files.
+    """
+    return kind_of(descriptor) in ("itself", "terminal")
 
 
 class Arriving:
@@ -57,6 +68,8 @@ class Arriving:
                 raise WireError("hung up")
             self._data += part
             if self._is_complete():
+                if not all(map(is_stream, self._descriptors)):
+                    raise WireError("a descriptor that is no stream")
                 self.call = call_from(bytes(self._data[CALL_HEADER_BYTES:]))
                 self._data.clear()
                 return True

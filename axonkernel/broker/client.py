@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 
+from axonkernel.broker.arriving import is_stream
 from axonkernel.broker.wire import (
     BROKER_SOCKET,
     RELAYED,
@@ -121,15 +122,18 @@ def call(
     """Ask the supervisor to run ``argv``.
 
     Arguments:
-        files: standard input, output and error of the program; -1 for /dev/null.
+        files: standard input, output and error of the program, each a pipe, a socket, a
+            terminal or the like (broker/arriving.py says why); -1 for /dev/null.
         program: the absolute path of the shim the call would have started; "" says nothing.
         policy: what holds for this call as well, as JSON; "" for nothing.
         place: the socket.
 
-    Raises BoxError (stage ``broker``) when there is no supervisor to ask, WireError for a
-    call that cannot be made.
+    Raises BoxError (stage ``broker``) when there is no supervisor to ask or a descriptor is
+    none of these, WireError for a call that cannot be made.
     """
     opened = [number for number in (0, 1, 2) if files[number] >= 0]
+    if not all(is_stream(files[number]) for number in opened):
+        raise BoxError("broker", "a brokered program gets no files as its standard streams")
     data = call_bytes(Call(tuple(argv), cwd, env, program, program, policy), opened)
     sock: socket.socket | None = None
     try:

@@ -3,7 +3,8 @@
 A call is one connection. The shim (box/shim/shim.c, a C program without a library, hence no
 JSON on its way) sends one call and its open standard descriptors; then, once the program runs,
 one byte per signal. The supervisor sends ``started`` when the program runs and one outcome, and
-hangs up::
+hangs up. A descriptor is a pipe, a socket, a terminal or the likes of /dev/null: for a file the
+shim gives a pipe and copies (box/shim/streams.h says why)::
 
     call     "AXB1"  u32 length  u32 which of 0, 1, 2 are open   body
     body     program NUL  found NUL  cwd NUL  number of words NUL  words...  variables...

@@ -23,6 +23,8 @@ from box.shimmed import runs
 from lab.processes import REPOSITORY
 
 WAITS_S = 30.0
+NONE = (-1, -1, -1)
+NULL = (os.devnull, os.O_RDWR)
 #: A supervisor with few descriptors; it answers until its input ends.
 POOR = """
 import resource, sys
@@ -58,7 +60,7 @@ class Door:
 
     def honest(self, *words: str) -> Refused | Ended | None:
         """The outcome of a call as it should be."""
-        with client.call(words, "/", {}, (0, 1, 2), place=str(self.place)) as calling:
+        with client.call(words, "/", {}, NONE, place=str(self.place)) as calling:
             return calling.wait(WAITS_S)
 
 
@@ -85,8 +87,8 @@ def descriptors() -> int:
 
 CALL = wire.call_bytes(Call(("by", "hand"), "/", {"A": "1"}), (0, 1, 2))
 BARE = wire.call_bytes(Call(("by", "hand"), "/", {}), ())
-#: What is sent, in parts, each with so many descriptors.
-Parts = Sequence[tuple[bytes, int]]
+#: What is sent, in parts, each with so many descriptors of /dev/null, or three of something else.
+Parts = Sequence[tuple[bytes, int | tuple[str, int]]]
 
 WRONG: dict[str, Parts] = {
     "noise": [(os.urandom(3000), 3)],
@@ -109,23 +111,30 @@ WRONG: dict[str, Parts] = {
     "no words": [(CALL.replace(b"\x002\x00", b"\x000\x00"), 3)],
     "a length of 4 GB": [(b"AXB1\xff\xff\xff\xff\7\0\0\0" + b"x" * 100_000, 3)],
     "a length of nothing": [(b"AXB1\0\0\0\0\7\0\0\0", 3)],
+    "a folder": [(CALL, ("/", os.O_RDONLY))],
+    "a file": [(CALL, (__file__, os.O_RDONLY))],
+    "a path": [(CALL, (os.devnull, os.O_PATH))],
     "descriptors of a fourth kind": [(CALL[:8] + b"\x0f" + CALL[9:], 4)],
 }
 
 
 def send(sock: socket.socket, parts: Parts) -> None:
     """Send what a peer might."""
-    null = os.open(os.devnull, os.O_RDWR)
-    try:
-        for data, count in parts:
-            sent = socket.send_fds(sock, [data], [null] * count) if count else sock.send(data)
+    for data, what in parts:
+        (path, flags), count = (
+            ((os.devnull, os.O_RDWR), what) if isinstance(what, int) else (what, 3)
+        )
+        descriptor = os.open(path, flags)
+        try:
+            given = [descriptor] * count
+            sent = socket.send_fds(sock, [data], given) if given else sock.send(data)
             if sent < len(data):
                 sock.sendall(data[sent:])
             time.sleep(0.01)  # so that it arrives in the same parts
-    except OSError:  # hung up on, as it should be
-        return
-    finally:
-        os.close(null)
+        except OSError:  # hung up on, as it should be
+            return
+        finally:
+            os.close(descriptor)
 
 
 def heard(sock: socket.socket) -> bytes:
@@ -193,7 +202,7 @@ def test_floods_beside_honest_calls(door: Door) -> None:
         kinds = list(WRONG.values())
         while not stop.is_set():
             with door.connect() as sock:
-                send(sock, [(data, count) for data, count in kinds[floods[0] % len(kinds)]])
+                send(sock, kinds[floods[0] % len(kinds)])
             floods[0] += 1
 
     threads = [threading.Thread(target=flood) for _ in range(4)]
@@ -224,13 +233,13 @@ def test_few_descriptors(tmp_path: Path) -> None:
                 sock = stack.enter_context(socket.socket(socket.AF_UNIX))
                 sock.connect(str(place))
                 send(sock, [(CALL[:15], 3)])
-            with client.call(["x"], "/", {}, (0, 1, 2), place=str(place)) as calling:
+            with client.call(["x"], "/", {}, NONE, place=str(place)) as calling:
                 try:
                     during = calling.wait(WAITS_S)
                 except BoxError:  # there was no descriptor for it
                     during = Ended(7)
             assert during == Ended(7)
-        with client.call(["x"], "/", {}, (0, 1, 2), place=str(place)) as calling:
+        with client.call(["x"], "/", {}, NONE, place=str(place)) as calling:
             assert calling.wait(WAITS_S) == Ended(7)
         process.stdin.close()
     assert process.returncode == 0
@@ -247,7 +256,7 @@ def test_signals_that_are_none_end_the_program(tmp_path: Path, bad: bytes) -> No
 
     door = Door(tmp_path / "socket", answer)
     ours, theirs = socket.socketpair()
-    with client.call(["x"], "/", {}, (theirs.fileno(), 1, 2), place=str(door.place)) as calling:
+    with client.call(["x"], "/", {}, (theirs.fileno(), -1, -1), place=str(door.place)) as calling:
         assert ours.recv(2) == b"y\n", "the program runs"
         os.write(calling.fileno(), bad)
         until(lambda: done)
@@ -287,7 +296,7 @@ def test_a_peer_that_hands_over_its_own_end(tmp_path: Path) -> None:
 
     door = Door(tmp_path / "socket", answer)
     sock = door.connect()
-    socket.send_fds(sock, [CALL], [sock.fileno(), 1, 2])
+    socket.send_fds(sock, [CALL], [sock.fileno()] * 3)
     assert sock.recv(100) == wire.reply_bytes(wire.Started())
     sock.close()
     assert not done
@@ -318,9 +327,7 @@ def test_more_calls_than_answers_at_a_time(tmp_path: Path) -> None:
     door.listener.close()
     place.unlink()
     door.listener = Listener(place, door._answer, most=2)
-    callings = [
-        client.call([f"{number}"], "/", {}, (0, 1, 2), place=str(place)) for number in range(60)
-    ]
+    callings = [client.call([f"{number}"], "/", {}, NONE, place=str(place)) for number in range(60)]
     until(lambda: len(door.calls) == 2)
     for calling in callings[10:20]:
         calling.close()
@@ -367,11 +374,11 @@ def test_a_denial_keeps_its_type_for_python(tmp_path: Path) -> None:
 def test_client_and_a_supervisor_that_is_gone(door: Door) -> None:
     """No supervisor, and one that hangs up, are errors of the box; nothing ran."""
     with pytest.raises(BoxError, match="no supervisor"):
-        client.call(["x"], "/", {}, (0, 1, 2), place=str(door.place) + "-")
+        client.call(["x"], "/", {}, NONE, place=str(door.place) + "-")
     quiet = socket.socket(socket.AF_UNIX)
     quiet.bind(str(door.place) + "-quiet")
     quiet.listen()
-    calling = client.call(["x"], "/", {}, (-1, 1, -1), place=str(door.place) + "-quiet")
+    calling = client.call(["x"], "/", {}, NONE, place=str(door.place) + "-quiet")
     assert calling.wait(0) is None
     quiet.close()
     with pytest.raises(BoxError, match="did not run"):

@@ -10,9 +10,8 @@
  * Built by scripts/build-shim.
  */
 
-typedef unsigned char byte;
-typedef unsigned int word;
-typedef unsigned long size;
+#include "kernel.h"
+#include "streams.h"
 
 #define SOCKET_PATH "/run/axonkernel/broker/socket"
 
@@ -20,96 +19,6 @@ enum { MAX_CALL = 1 << 20, MAX_WORDS = 10000, MAX_REPLY = 1 << 16, MAX_PATH = 40
 
 /* Exit statuses: the call could not be made or its outcome is not known; it was refused. */
 enum { LOST = 125, DENIED = 126 };
-
-/* ---- The kernel ------------------------------------------------------------------------- */
-
-#if defined(__x86_64__)
-
-enum {
-    SYS_read = 0, SYS_write = 1, SYS_close = 3, SYS_rt_sigaction = 13, SYS_rt_sigprocmask = 14,
-    SYS_nanosleep = 35, SYS_getpid = 39, SYS_socket = 41, SYS_connect = 42, SYS_sendto = 44,
-    SYS_sendmsg = 46, SYS_kill = 62, SYS_fcntl = 72, SYS_getcwd = 79, SYS_exit_group = 231,
-    SYS_readlinkat = 267, SYS_ppoll = 271, SYS_signalfd4 = 289, SYS_prlimit64 = 302,
-};
-
-__asm__(".globl _start\n"
-        "_start:\n"
-        "    xor %ebp, %ebp\n"
-        "    mov %rsp, %rdi\n"
-        "    and $-16, %rsp\n"
-        "    call run\n");
-
-static long call6(long number, long a, long b, long c, long d, long e, long f)
-{
-    register long r10 __asm__("r10") = d;
-    register long r8 __asm__("r8") = e;
-    register long r9 __asm__("r9") = f;
-    long result;
-    __asm__ volatile("syscall"
-                     : "=a"(result)
-                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                     : "rcx", "r11", "memory");
-    return result;
-}
-
-#elif defined(__aarch64__)
-
-enum {
-    SYS_getcwd = 17, SYS_fcntl = 25, SYS_close = 57, SYS_read = 63, SYS_write = 64,
-    SYS_ppoll = 73, SYS_signalfd4 = 74, SYS_readlinkat = 78, SYS_exit_group = 94,
-    SYS_nanosleep = 101, SYS_kill = 129, SYS_rt_sigaction = 134, SYS_rt_sigprocmask = 135,
-    SYS_getpid = 172, SYS_socket = 198, SYS_connect = 203, SYS_sendto = 206, SYS_sendmsg = 211,
-    SYS_prlimit64 = 261,
-};
-
-__asm__(".globl _start\n"
-        "_start:\n"
-        "    mov x29, #0\n"
-        "    mov x30, #0\n"
-        "    mov x0, sp\n"
-        "    b run\n");
-
-static long call6(long number, long a, long b, long c, long d, long e, long f)
-{
-    register long x8 __asm__("x8") = number;
-    register long x0 __asm__("x0") = a;
-    register long x1 __asm__("x1") = b;
-    register long x2 __asm__("x2") = c;
-    register long x3 __asm__("x3") = d;
-    register long x4 __asm__("x4") = e;
-    register long x5 __asm__("x5") = f;
-    __asm__ volatile("svc #0"
-                     : "+r"(x0)
-                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-                     : "memory");
-    return x0;
-}
-
-#else
-#error "no system calls for this processor"
-#endif
-
-#define KERNEL(number, a, b, c, d, e, f) \
-    call6(SYS_##number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
-
-/* The same on both processors. */
-enum { EPERM = 1, EINTR = 4, EACCES = 13, EAFNOSUPPORT = 97, ETOOMANYREFS = 109 };
-enum { AT_FDCWD = -100, AT_EXECFN = 31, F_GETFD = 1, F_DUPFD_CLOEXEC = 1030 };
-enum { AF_UNIX = 1, SOCK_STREAM = 1, SOCK_CLOEXEC = 02000000, SFD_CLOEXEC = 02000000 };
-enum { SOL_SOCKET = 1, SCM_RIGHTS = 1, MSG_DONTWAIT = 0x40, MSG_NOSIGNAL = 0x4000 };
-enum { POLLIN = 1, SIG_BLOCK = 0, SIG_UNBLOCK = 1, SIG_IGN = 1, RLIMIT_CORE = 4 };
-enum { SIGHUP = 1, SIGINT = 2, SIGQUIT = 3, SIGUSR1 = 10, SIGUSR2 = 12, SIGTERM = 15,
-       SIGCONT = 18, SIGTSTP = 20, SIGWINCH = 28 };
-
-struct address { unsigned short family; char path[108]; };
-struct vector { const void *base; size length; };
-struct message { void *name; word name_length; struct vector *parts; size count;
-                 void *control; size control_length; int flags; };
-struct rights { size length; int level, type; int descriptors[3]; };
-struct action { size handler, flags, restorer, mask; };
-struct waited { int descriptor; short wanted, got; };
-struct span { long seconds, nanoseconds; };
-struct reply { byte kind, value; unsigned short zero; word length; };
 
 /* ---- Words ------------------------------------------------------------------------------- */
 
@@ -224,14 +133,6 @@ static void describe(long *stack)
             add(env[i]);
 }
 
-/* Looked at before there is a socket, which might get the number of a closed one. */
-static void see_descriptors(void)
-{
-    for (int i = 0; i < 3; i++)
-        if (KERNEL(fcntl, i, F_GETFD, 0, 0, 0, 0) >= 0)
-            request.opened |= 1 << i;
-}
-
 static void connect_supervisor(void)
 {
     static const struct address address = {AF_UNIX, SOCKET_PATH};
@@ -239,14 +140,9 @@ static void connect_supervisor(void)
     if (made == -EPERM || made == -EACCES || made == -EAFNOSUPPORT)
         fail(DENIED, "this program is run by the supervisor, who cannot be asked: no unix socket "
                      "may be made here (net.unix = \"none\"). The call did not run.");
-    if (made >= 0 && made < 3) {
-        long low = made; /* the number of a closed one */
-        made = KERNEL(fcntl, low, F_DUPFD_CLOEXEC, 3, 0, 0, 0);
-        KERNEL(close, low, 0, 0, 0, 0, 0);
-    }
-    if (made < 0)
+    supervisor = high(made);
+    if (supervisor < 0)
         fail(LOST, "no socket can be made to ask the supervisor. The call did not run.");
-    supervisor = made;
     while ((made = KERNEL(connect, supervisor, &address, sizeof address, 0, 0, 0)) == -EINTR)
         ;
     if (made < 0)
@@ -262,8 +158,8 @@ static long send_first(size total)
     struct message message = {0, 0, &part, 1, &rights, 0, 0};
     int count = 0;
     for (int i = 0; i < 3; i++)
-        if (request.opened >> i & 1)
-            rights.descriptors[count++] = i;
+        if (given[i] >= 0)
+            rights.descriptors[count++] = given[i];
     rights.length = 16 + sizeof(int) * count;
     message.control_length = count ? (rights.length + 7) & ~7UL : 0;
     return KERNEL(sendmsg, supervisor, &message, MSG_NOSIGNAL, 0, 0, 0);
@@ -276,6 +172,8 @@ static void send_call(void)
     size total = 12 + request.length, done = 0;
     for (int i = 0; i < 4; i++)
         request.magic[i] = magic[i];
+    for (int i = 0; i < 3; i++)
+        request.opened |= (given[i] >= 0) << i;
     while (done < total) {
         long sent = done ? KERNEL(sendto, supervisor, (char *)&request + done, total - done,
                                   MSG_NOSIGNAL, 0, 0)
@@ -322,16 +220,23 @@ static void die_of(int number)
 static void hear(int started)
 {
     struct reply reply;
-    if (!take(&reply, sizeof reply) || reply.length > MAX_REPLY || !take(answer, reply.length))
+    if (!take(&reply, sizeof reply) || reply.length > MAX_REPLY || !take(answer, reply.length)) {
+        finish_streams();
         fail(LOST, started ? "the supervisor ended while the program ran, which has ended too."
                            : "the supervisor hung up. The call did not run.");
+    }
     answer[reply.length] = 0;
     if (reply.kind == 'S')
         return;
+    finish_streams();
     if (answer[0])
         say(answer);
+    if (unwritten)
+        say("not all of the program's output could be written.");
     if (reply.kind == 'K' && reply.value > 0 && reply.value < 65)
         die_of(reply.value);
+    if (reply.kind == 'E' && !reply.value && unwritten)
+        leave(1);
     leave(reply.kind == 'E' || reply.kind == 'R' ? reply.value : LOST);
 }
 
@@ -380,28 +285,35 @@ static void follow(void)
 {
     size chosen = relayed();
     KERNEL(rt_sigprocmask, SIG_BLOCK, &chosen, 0, sizeof chosen, 0, 0);
-    /* Whoever reads or writes on the other sides should see the program's ends alone. */
-    for (int i = 0; i < 2; i++)
-        KERNEL(close, i, 0, 0, 0, 0, 0);
     int signals = KERNEL(signalfd4, -1, &chosen, sizeof chosen, SFD_CLOEXEC, 0, 0);
     for (;;) {
-        struct waited both[2] = {{supervisor, POLLIN, 0}, {signals, POLLIN, 0}};
-        if (KERNEL(ppoll, both, 2, 0, 0, 0, 0) < 0)
+        /* One without a number is passed over. */
+        struct waited all[] = {{supervisor, POLLIN, 0},      {signals, POLLIN, 0},
+                               {streams[0].pipe, POLLOUT, 0}, {streams[1].pipe, POLLIN, 0},
+                               {streams[2].pipe, POLLIN, 0}};
+        if (KERNEL(ppoll, all, 5, 0, 0, 0, 0) < 0)
             continue;
-        if (both[1].got & POLLIN)
+        if (all[1].got & POLLIN)
             relay(signals);
-        else if (both[0].got)
+        if (all[2].got)
+            feed();
+        for (int i = 1; i < 3; i++)
+            if (all[2 + i].got)
+                drain(i);
+        if (all[0].got)
             hear(1);
     }
 }
 
 __attribute__((noreturn, used)) void run(long *stack)
 {
-    see_descriptors();
+    if (!prepare_streams())
+        fail(LOST, "no pipe can be made for a file among its streams. The call did not run.");
     describe(stack);
     connect_supervisor();
     send_call();
     hear(0);
+    let_go();
     follow();
     for (;;)
         ;

@@ -15,7 +15,7 @@ from axonkernel.broker.wire import Call, Ended, Refused, Started, WireError
 HEADER = struct.Struct("<4sII")
 #: Any bytes but NUL, as words have them.
 WORDS = st.binary(max_size=40).map(lambda raw: os.fsdecode(raw.replace(b"\0", b"")))
-NAMES = WORDS.map(lambda word: word.replace("=", "")).filter(bool)
+NAMES = WORDS.map(lambda word: os.fsdecode(os.fsencode(word).replace(b"=", b""))).filter(bool)
 CALLS = st.builds(
     Call,
     argv=st.lists(WORDS, min_size=1, max_size=8).map(tuple),
