@@ -20,6 +20,8 @@ from box.boxed import PYTHON, Boxed, Run
 from lab.internet import ADDRESSES, Internet
 from lab.processes import REPOSITORY
 from lab.tls import TLS_PORT, Authority, TlsServers, said
+from lab.user import OrdinaryUser
+from net.users import as_user
 
 pytestmark = [
     pytest.mark.requires("box", "net", "root"),
@@ -190,3 +192,19 @@ def test_a_proxy_on_the_hosts_own_loopback(corporate: Boxed, net: Internet) -> N
         finally:
             here.kill()
     assert answers[0][1] == "you asked for only.corp" and answers[1] == REFUSED
+
+
+def test_an_ordinary_user_needs_no_device_for_it(
+    corporate: Boxed, net: Internet, ordinary_user: OrdinaryUser
+) -> None:
+    """Without a link there is nothing that wants /dev/net/tun."""
+    ordinary_user.demand_checkout()
+    hidden = net.run(["sh", "-c", "mount -t tmpfs none /dev/net"])
+    assert hidden.returncode == 0, hidden.stderr
+    policy = f'proxy = "{URL}"\nallow = ["only.corp:{TLS_PORT}"]'
+    tries = [["tls", "only.corp", TLS_PORT, "only.corp"], ["plain", THREE4, PORT, "x"]]
+    try:
+        answers = as_user(ordinary_user, net, corporate.project / "ca.pem", policy, TRIES, tries)
+    finally:
+        net.run(["umount", "/dev/net"])
+    assert answers[0][1] == "you asked for only.corp" and answers[1] == "ENETUNREACH"

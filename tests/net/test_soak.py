@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from box.boxed import PYTHON, Boxed, command_line
-from lab import processes
 from lab.internet import ADDRESSES, Internet
+from net.resolvers import resolver_of
 from unit.box.hellos import hello, records, server_name
 
 pytestmark = [
@@ -91,29 +91,6 @@ def rotate(net: Internet, over: threading.Event) -> None:
         turn += 1
         one, two = ROTATION[turn % 3], ROTATION[(turn + 1) % 3]
         net.name("soak.test", *((one, two) if turn % 4 == 0 else (one,)), ttl_s=1)
-
-
-def resolver_of(supervisor: int) -> int:
-    """The process beside the warden that has entered the box's network and not its files."""
-    below = processes.descendants(supervisor)
-    here = os.readlink("/proc/self/ns/pid")
-    networks = {pid: network(pid) for pid in below}
-    parents = processes.parents()
-    found = [
-        pid for pid in below
-        if networks[pid] and networks[pid] == networks.get(parents.get(pid, 0))
-        and networks[pid] != networks.get(parents.get(parents.get(pid, 0), 0))
-        and os.readlink(f"/proc/{pid}/ns/pid") == here
-    ]  # fmt: skip
-    assert len(found) == 1, found
-    return found[0]
-
-
-def network(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/ns/net")
-    except OSError:
-        return ""
 
 
 def held(resolver: int) -> Held | None:

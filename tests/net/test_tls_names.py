@@ -7,16 +7,22 @@ is refused never reaches one, and the same attempt with a granted name does.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from box.boxed import PYTHON, Boxed, Run
+from box.boxed import PYTHON, Boxed, Run, command_line
 from lab.internet import ADDRESSES, Internet
 from lab.tls import TLS_PORT, Authority, TlsServers
+from lab.user import OrdinaryUser
+from net.resolvers import resolver_of
+from net.users import as_user
 
 pytestmark = [
     pytest.mark.requires("box", "net", "root"),
@@ -165,3 +171,70 @@ def test_the_posture_says_how_names_are_granted(checked: Boxed) -> None:
     assert "by TLS server name" in rows["check"]["note"]
     assert "granted by its addresses" in rows["off"]["note"]
     assert rows["check"]["state"] == "enforced"
+
+
+def test_an_ordinary_user_has_the_same(
+    checked: Boxed, net: Internet, servers: TlsServers, ordinary_user: OrdinaryUser
+) -> None:
+    """With a supervisor that has no privilege, and may use the device that pasta needs."""
+    ordinary_user.demand_checkout()
+    # In the mount namespace of the near side only.
+    script = (
+        "mount -t tmpfs tun /mnt && mknod -m 666 /mnt/tun c 10 200 && "
+        "mount --bind /mnt/tun /dev/net/tun && umount -l /mnt"
+    )
+    assert net.run(["sh", "-c", script]).returncode == 0
+    policy = f'tls_names = "check"\nallow = ["api.test:{TLS_PORT}"]'
+    names = ("api.test", "shared.test", None)
+    tries = [["tls", "api.test", TLS_PORT, name] for name in names]
+    tries.append(["marked", ONE4, TLS_PORT])
+    answers = as_user(ordinary_user, net, checked.project / "ca.pem", policy, TRIES, tries)
+    assert answers[0][1] == "you asked for api.test"
+    assert answers[1:] == [RESET, RESET, "EPERM"]
+    assert servers.names() == ["api.test"]
+
+
+#: Two connections with a granted name: one before the relay dies, one after it.
+LASTING = """
+import json, socket, ssl, sys
+context = ssl.create_default_context(cafile="ca.pem")
+def session(address):
+    sock = socket.create_connection((address, PORT), 10)
+    return context.wrap_socket(sock, server_hostname="api.test")
+def asked(tls):
+    tls.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
+    return tls.recv(4096)[:15].decode()
+address = socket.gethostbyname("api.test")
+first = session(address)
+print(asked(first), flush=True)
+sys.stdin.readline()
+try: print(asked(first) or "end")
+except OSError as error: print(type(error).__name__)
+print(asked(session(address)), flush=True)
+"""
+
+
+def test_a_relay_that_dies_takes_its_connections_with_it(checked: Boxed) -> None:
+    """Nothing opens: what it held ends, and the next connection starts another one."""
+    path = checked.root / "p.toml"
+    path.write_text(
+        f'[fs]\nread = ["{checked.project}"]\n[net]\ntls_names = "check"\n'
+        f'allow = ["api.test:{TLS_PORT}"]\n'
+    )
+    code = f"PORT = {TLS_PORT}\n{LASTING}"
+    words = command_line("--policy", path, "--quiet", command=[PYTHON, "-ISc", code])
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*checked.prefix, *words], env=checked.env, stdin=pipe, stdout=pipe, text=True
+    ) as process:
+        assert process.stdin and process.stdout
+        try:
+            assert process.stdout.readline() == "HTTP/1.1 200 OK\n"
+            os.kill(resolver_of(process.pid), signal.SIGKILL)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            lines = process.stdout.read().splitlines()
+        finally:
+            process.kill()
+    assert lines[0] in ("ConnectionResetError", "SSLEOFError", "BrokenPipeError", "end")
+    assert lines[1] == "HTTP/1.1 200 OK"
