@@ -24,6 +24,7 @@ from axonkernel.policy.model import FsPolicy, Policy, ShellPolicy
 __all__ = ["Ask", "Entry", "Host", "User", "brokered_programs", "survey"]
 
 _Item = TypeVar("_Item")
+_RESOLV_CONF = "/etc/resolv.conf"
 
 
 class Ask(NamedTuple):
@@ -96,6 +97,7 @@ class Host(NamedTuple):
     brokered_folders: tuple[str, ...] = ()
     shim: str = ""
     judged_inside: tuple[str, ...] = ()
+    resolv_conf: bool = True
 
 
 def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None) -> Host:
@@ -116,7 +118,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         programs, folders, missing = _programs(shell, ask, path, brokered)
     shared = tuple(entry for entry in map(entry_of, floor.SHARED) if entry.kind != "missing")
     extra = tuple(map(entry_of, ask.read))
-    own = (*(entry.path for entry in (*shared, *extra)), *folders, "/etc/resolv.conf")
+    own = (*(entry.path for entry in (*shared, *extra)), *folders, _RESOLV_CONF)
     secret = map(os.path.realpath, (*ask.hide, *ask.state))
     nodes, missing_devices = devices.nodes(policy.box.devices)
     protected = _unique(protected_names(fs))
@@ -129,7 +131,7 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         kernel_files=tuple(_kernel_files(user)),
         libraries=libraries,
         shared=shared,
-        copied=tuple(path for path in floor.COPIED if os.path.isfile(path)),
+        copied=tuple(path for path in _copied(policy) if os.path.isfile(path)),
         grants=tuple(map(entry_of, _unique((*fs.read, *fs.write, *fs.unsafe)))),
         extra=extra,
         denied=denied,
@@ -152,7 +154,13 @@ def survey(policy: Policy, ask: Ask, env: Mapping[str, str], run_as: User | None
         brokered_folders=tuple(find.own_folders(brokered, programs)),
         shim=_shim() if brokered else "",
         judged_inside=tuple(program.name for program in inside),
+        resolv_conf=os.path.isfile(_RESOLV_CONF),
     )
+
+
+def _copied(policy: Policy) -> tuple[str, ...]:
+    """On the host's own network names are asked of the host's resolvers."""
+    return floor.COPIED if policy.net is not None else (*floor.COPIED, _RESOLV_CONF)
 
 
 def _git(user: User, programs: Iterable[Program], walled: bool) -> str:
@@ -222,7 +230,7 @@ def _slashed(folder: str) -> str:
 def _shim() -> str:
     """What lies at the names of brokered programs; "" where none is for this machine."""
     try:
-        return shim.path()
+        return shim.path() if shim.packs() else ""
     except IsolationUnavailable:
         return ""
 

@@ -26,8 +26,9 @@ __all__ = ["build"]
 
 _PASSWD = "{name}:x:{uid}:{gid}::{home}:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n"
 _GROUP = "{name}:x:{gid}:\nnogroup:x:65534:\n"
-#: The box's resolver. It answers at once what is not granted; a person may be asked about more.
-_RESOLV = "nameserver 127.0.0.53\noptions ndots:1 timeout:5 attempts:2\n"
+_RESOLV_CONF = "/etc/resolv.conf"
+#: The box's resolver: seconds, and how often it is asked. What is not granted is answered at once.
+_RESOLV = "nameserver 127.0.0.53\noptions ndots:1 timeout:{} attempts:{}\n"
 
 
 def build(policy: Policy, host: Host, ask: Ask) -> BoxPlan:
@@ -70,6 +71,8 @@ def _tree(policy: Policy, host: Host, *, called: bool) -> Iterator[Mount]:
             yield Mount("symlink", link, target)
         yield from (Mount("copy", path, path, 0o444) for path in host.copied)
         yield from _identity(host)
+        if policy.net is not None:
+            yield Mount("data", _RESOLV_CONF, mode=0o444, data=_resolv(policy))
         walled = _walled_bins(host, (*host.grants, *host.extra))
         home = Mount("tmpfs", host.user.home, mode=0o700, size_bytes=_disk_bytes(policy))
         layers = [home, *_private(policy, host)]
@@ -80,9 +83,7 @@ def _tree(policy: Policy, host: Host, *, called: bool) -> Iterator[Mount]:
         layers = [*_private(policy, host), *_programs(host, walled), *_own(host), *_hidden(host)]
         if policy.fs is not None:
             layers += _grants(policy, host, walled)
-        if policy.net is not None:
-            resolv = dict(host.links).get("/etc/resolv.conf", "/etc/resolv.conf")
-            layers.append(Mount("data-over", resolv, mode=0o444, data=_RESOLV))
+        layers += _resolv_in_open_root(policy, host)
     layers += brokered_mounts(host, closed=root == "closed", called=called)
     yield from _by_depth(layers)
     yield from (Mount("remount-ro", folder) for folder in walled)
@@ -144,9 +145,25 @@ def _identity(host: Host) -> Iterator[Mount]:
     yield Mount("data", "/etc/group", mode=0o444, data=_GROUP.format(**fields))
     hosts = "127.0.0.1 localhost box\n::1 localhost ip6-localhost box\n"
     yield Mount("data", "/etc/hosts", mode=0o444, data=hosts)
-    yield Mount("data", "/etc/resolv.conf", mode=0o444, data=_RESOLV)
     if host.git:
         yield Mount("data", "/etc/gitconfig", mode=0o444, data=host.git)
+
+
+def _resolv_in_open_root(policy: Policy, host: Host) -> Iterator[Mount]:
+    """Over the host's own. Where that has none there is no place for one, and the C library
+    asks 127.0.0.1, where the box's resolver answers as well."""
+    path = dict(host.links).get(_RESOLV_CONF, _RESOLV_CONF)
+    in_run = within(path, "/run")  # which is the box's own
+    if policy.net is not None and (host.resolv_conf or in_run):
+        yield Mount("data-over", path, mode=0o444, data=_resolv(policy))
+    elif policy.net is None and host.resolv_conf and in_run:
+        yield Mount("ro-bind", path, path)
+
+
+def _resolv(policy: Policy) -> str:
+    """Patient where a person may be asked about a name; libc waits for 30 s at most."""
+    asks = policy.net is not None and policy.net.escalate
+    return _RESOLV.format(*((30, 1) if asks else (5, 2)))
 
 
 def _floor(host: Host) -> Iterator[Mount]:

@@ -61,7 +61,7 @@ class Answering:
         made_up: MadeUp | None = None,
     ) -> None:
         self.granted = Granted(net)
-        self._any_name = net.dns == "open"
+        self._dns = net.dns
         self._admission = Admission(net)
         self._upstream = upstream
         self._sets = sets
@@ -88,7 +88,7 @@ class Answering:
             self._refuse(asked, wire.NXDOMAIN)
         elif not self._flow.takes(question.name, self.granted):
             self._refuse(asked, wire.REFUSED)
-        elif question.klass == 1 and (question.kind in _ANSWERED or self._any_name):
+        elif question.klass == 1 and (question.kind in _ANSWERED or self._dns == "open"):
             self._ask(asked)
         else:
             self._refuse(asked, wire.REFUSED)
@@ -107,7 +107,8 @@ class Answering:
     def _waits_for_a_person(self, asked: _Asked) -> bool:
         name = asked.question.name
         return (
-            asked.question.kind in _LOCAL
+            self._dns != "off"
+            and asked.question.kind in _LOCAL
             and self.granted.asks(name)
             and not self.granted.spans(name)
             and (name in self._held or len(self._held) < _MOST_HELD)
@@ -126,7 +127,9 @@ class Answering:
         return tuple(each for each in names if is_host_name(each) and self._is_answered(each))
 
     def _is_answered(self, name: str) -> bool:
-        return self._any_name or bool(self.granted.spans(name))
+        if self._dns == "off":
+            return False
+        return self._dns == "open" or bool(self.granted.spans(name))
 
     def _say(
         self, asked: _Asked, rcode: int, records: Iterable[Record] = (), *, blocked: bool = False
@@ -218,17 +221,19 @@ class Answering:
         lets: dict[tuple[Span, ...], list[str]] = {}
         for record in records:
             address = str(record.value)
-            verdict = self._admission.judge(address, spans or _EVERY_PORT * self._any_name)
+            # Where any name is answered, one that is not granted opens nothing.
+            judged = spans or (_EVERY_PORT if self._dns == "open" else ())
+            verdict = self._admission.judge(address, judged)
             if not verdict.kept:
                 self._tell.refused(asked, address)
                 continue
-            kept.append(record)
+            kept.append(record._replace(ttl_s=min(record.ttl_s, MOST_S)))
             self._tell.answered(asked, address)
             if spans and verdict.spans:
                 lets.setdefault(verdict.spans, []).append(address)
         for_s = max([LEAST_S, *(record.ttl_s for record in kept)])
         for ports, addresses in lets.items():
-            self._sets.let(addresses, ports, min(for_s, MOST_S))
+            self._sets.let(addresses, ports, for_s)
         return kept
 
     def _without_hints(self, name: str, records: list[Record]) -> Iterator[Record]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import _socket
 import contextlib
 
-from axonkernel.box.redirected import PORT
+from axonkernel.box.redirected import PORT as RELAY_PORT
 from axonkernel.typed import NamedTuple
 
-__all__ = ["ADDRESS", "Doors", "Lines", "lines", "open_doors"]
+__all__ = ["Doors", "Lines", "lines", "open_doors"]
 
-#: Where /etc/resolv.conf in a box points. Ports below 1024 cannot be taken in the box.
-ADDRESS = ("127.0.0.53", 53)
+#: Where /etc/resolv.conf in a box points, and where the C library asks without one. Ports below
+#: 1024 cannot be taken in the box.
+_ADDRESSES, _PORT = ("127.0.0.53", "127.0.0.1"), 53
 #: One question waits on each at a time; more wait for one of them.
 _DATAGRAM_LINES, _STREAM_LINES = 48, 8
 _BACKLOG, _RELAY_BACKLOG = 128, 4096
@@ -30,14 +31,14 @@ _RCVBUFFORCE = 33
 class Doors(NamedTuple):
     """Where the box's questions come in, and its connections to named destinations."""
 
-    datagrams: _socket.socket
-    streams: _socket.socket
+    datagrams: tuple[_socket.socket, ...]
+    streams: tuple[_socket.socket, ...]
     relay: tuple[_socket.socket, ...] = ()
 
     @property
     def all(self) -> tuple[_socket.socket, ...]:
         """Every one."""
-        return (self.datagrams, self.streams, *self.relay)
+        return (*self.datagrams, *self.streams, *self.relay)
 
 
 class Lines(NamedTuple):
@@ -49,18 +50,30 @@ class Lines(NamedTuple):
 
 def open_doors(*, relayed: bool) -> Doors:
     """Listen in the network namespace of this process. Raises OSError."""
-    found = []
-    for kind in (_socket.SOCK_DGRAM, _socket.SOCK_STREAM):
-        door = _socket.socket(_socket.AF_INET, kind | _socket.SOCK_NONBLOCK)
-        door.setsockopt(_socket.IPPROTO_IP, _FREEBIND, 1)
-        door.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
-        door.bind(ADDRESS)
-        found.append(door)
-    with contextlib.suppress(OSError):  # needs a capability in the host's own namespace
-        found[0].setsockopt(_socket.SOL_SOCKET, _RCVBUFFORCE, _QUEUE_BYTES)
-    found[0].setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVBUF, _QUEUE_BYTES)
-    found[1].listen(_BACKLOG)
-    return Doors(found[0], found[1], _relay_doors() if relayed else ())
+    return Doors(
+        tuple(_datagram_door(address) for address in _ADDRESSES),
+        tuple(_stream_door(address) for address in _ADDRESSES),
+        _relay_doors() if relayed else (),
+    )
+
+
+def _datagram_door(address: str) -> _socket.socket:
+    door = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_NONBLOCK)
+    door.setsockopt(_socket.IPPROTO_IP, _FREEBIND, 1)
+    door.bind((address, _PORT))
+    door.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVBUF, _QUEUE_BYTES)
+    with contextlib.suppress(OSError):  # more than others may: in the host's own namespace only
+        door.setsockopt(_socket.SOL_SOCKET, _RCVBUFFORCE, _QUEUE_BYTES)
+    return door
+
+
+def _stream_door(address: str) -> _socket.socket:
+    door = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK)
+    door.setsockopt(_socket.IPPROTO_IP, _FREEBIND, 1)
+    door.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+    door.bind((address, _PORT))
+    door.listen(_BACKLOG)
+    return door
 
 
 def _relay_doors() -> tuple[_socket.socket, ...]:
@@ -76,7 +89,7 @@ def _relay_door(family: int, freebind: tuple[int, int], address: str) -> _socket
     door = _socket.socket(family, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK)
     door.setsockopt(*freebind, 1)
     door.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
-    door.bind((address, PORT))
+    door.bind((address, RELAY_PORT))
     door.listen(_RELAY_BACKLOG)
     return door
 

@@ -35,32 +35,28 @@ class Listening:
 
     def __init__(self, loop: Loop, doors: Doors, answers: _Answers) -> None:
         self._loop = loop
-        self._datagrams, self._door = (_socket.socket(fileno=door.detach()) for door in doors[:2])
         self._answers = answers
         self._streams: dict[_Stream, None] = {}
-        loop.add(self._datagrams.fileno(), self._take_datagrams)
-        loop.add(self._door.fileno(), self._accept)
+        for door in doors.datagrams:
+            loop.add(door.fileno(), partial(self._take_datagrams, door))
+        for door in doors.streams:
+            loop.add(door.fileno(), partial(self._accept, door))
 
-    def _take_datagrams(self) -> None:
-        door = self._datagrams
+    def _take_datagrams(self, door: _socket.socket) -> None:
         for _ in range(_AT_ONCE):
             try:
                 data, source = door.recvfrom(_QUESTION_BYTES)
             except OSError:  # none is left
                 return
             with contextlib.suppress(Malformed):
-                reply = partial(self._send, source)
+                reply = partial(_send, door, source)
                 self._answers.answer(data, reply, stream=False, port=source[1])
 
-    def _send(self, source: tuple[str, int], answer: bytes) -> None:
-        with contextlib.suppress(OSError):  # who asked has gone, or reads nothing
-            self._datagrams.sendto(answer, source)
-
-    def _accept(self) -> None:
+    def _accept(self, door: _socket.socket) -> None:
         for _ in range(_AT_ONCE):
             try:
                 # As socket.accept does; that module takes long to load, and has no other use here.
-                fd, source = self._door._accept()  # type: ignore[attr-defined]
+                fd, source = door._accept()  # type: ignore[attr-defined]
             except OSError:
                 return
             sock = _socket.socket(fileno=fd)
@@ -69,6 +65,11 @@ class Listening:
                 next(iter(self._streams)).close()
             stream = _Stream(self._loop, sock, source[1], self._answers, self._streams)
             self._streams[stream] = None
+
+
+def _send(door: _socket.socket, source: tuple[str, int], answer: bytes) -> None:
+    with contextlib.suppress(OSError):  # who asked has gone, or reads nothing
+        door.sendto(answer, source)
 
 
 class _Stream:
