@@ -19,7 +19,7 @@ import socket
 from typing import Any, NoReturn
 
 from axonkernel.box import guard, landlock
-from axonkernel.box.capabilities import drop_own
+from axonkernel.box.capabilities import drop_from_programs, drop_own
 from axonkernel.box.channel import Channel, ChannelClosed, pair
 from axonkernel.box.confine import take_filter
 from axonkernel.box.linux import child_subreaper, default_signals, die_with_parent
@@ -40,19 +40,26 @@ _POLLRDHUP = 0x2000
 _STAYS, _GOES, _FAULT = b"s", b"g", b"f"
 
 
-def serve(sock: socket.socket) -> NoReturn:
+def serve(sock: socket.socket, *, loose: bool) -> NoReturn:
     """Be the guard of a lane whose caller has the other end of ``sock``. Never returns.
 
-    The caller sends two messages for each program: ``run_as`` and ``filter`` with the Landlock
-    rules; ``argv``, ``file``, ``env`` and ``stays`` with the working directory, standard input,
-    output and error, and then the program's own channel if it has one. It gets ``{"pid": N}``
-    when a child is there, and how its program ended.
+    The caller sends two messages for each program. The first, what to give up: ``run_as`` and
+    ``filter``, with the Landlock rules, or with none for a program that is to be ended well and
+    no more. The second, what to become: ``argv``, ``file``, ``env`` and ``stays``, with the
+    working directory, standard input, output and error, and the program's own channel if it has
+    one. The caller gets ``{"pid": N}`` when a child is there, and how its program ended.
+
+    Arguments:
+        loose: programs keep every right of this process. Then nothing keeps them from ending
+            their guard either, nor guarantees that all that they start is found.
     """
     zygote = os.getppid()
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child_subreaper()
-    lane = _Lane(sock, closed=guard.enclose(zygote))
+    if not loose:
+        drop_from_programs()
+    lane = _Lane(sock, closed=not loose and guard.enclose(zygote), loose=loose)
     with contextlib.suppress(ChannelClosed):
         while lane.run_one():
             pass
@@ -68,10 +75,11 @@ def close_all_but(*kept: int) -> None:
 
 
 class _Lane:
-    def __init__(self, sock: socket.socket, *, closed: bool) -> None:
+    def __init__(self, sock: socket.socket, *, closed: bool, loose: bool) -> None:
         self.sock = sock
         self.caller = Channel(sock)
         self.closed = closed
+        self.loose = loose
         self.worker = 0
         self.status: int | None = None  # of the worker, when it has ended
         self.cpu_s = 0.0
@@ -83,7 +91,7 @@ class _Lane:
         self.worker = os.fork()
         if self.worker == 0:
             close_all_but(self.sock.fileno(), tell)
-            _become(self.sock, _apart(tell), os.getppid())
+            _become(self.sock, _apart(tell), os.getppid(), loose=self.loose)
         os.close(tell)
         try:
             self.caller.send({"pid": self.worker})
@@ -157,13 +165,16 @@ class _Lane:
 # -- the program ------------------------------------------------------------------------
 
 
-def _become(sock: socket.socket, tell: int, guarded_by: int) -> NoReturn:
+def _become(sock: socket.socket, tell: int, guarded_by: int, *, loose: bool) -> NoReturn:
+    os.setsid()  # what it sends to its own group is not for its guard
     _rehearse()
     caller = Channel(sock)
     try:
         walls = caller.receive()
         try:
-            _give_up(*walls)
+            default_signals()
+            if not loose:
+                _give_up(*walls)
         except OSError as error:
             _refuse(tell, f"cannot be confined: {error}")
         order, given = _soon(sock, caller)
@@ -207,16 +218,17 @@ def _refuse(tell: int, fault: str) -> NoReturn:
 
 
 def _give_up(walls: dict[str, Any], given: tuple[int, ...]) -> None:
-    (rules,) = given
     if walls["run_as"] is not None:
         uid, gid = walls["run_as"]
         os.setgroups([])
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     drop_own()
-    landlock.restrict(rules)
-    os.close(rules)
-    default_signals()
+    for rules in given:
+        landlock.restrict(rules)
+        os.close(rules)
+    if not given:
+        landlock.close_signals()  # to its guard
     if walls["filter"]:
         take_filter(base64.b64decode(walls["filter"]))
 

@@ -15,7 +15,6 @@ from contextlib import suppress
 from typing import Any
 
 from axonkernel.box import exec_lane
-from axonkernel.box.capabilities import drop_from_programs
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.spares import Spares
 
@@ -30,14 +29,14 @@ _ROUNDS, _REST_S = 20, 0.05
 def main(fd: int) -> None:
     """Serve orders on descriptor ``fd`` until its other end closes.
 
-    ``lane`` is answered with the caller's end of a new lane. ``made`` names a private folder of
-    programs, and ``gone`` one that has been removed: those that are left go with this process.
+    ``lane`` is answered with the caller's end of a new lane, ``loose`` or not (exec_lane.serve).
+    ``made`` names a private folder of programs, and ``gone`` one that has been removed: those
+    that are left go with this process.
     """
     requests = Channel(socket.socket(fileno=fd))
     os.set_inheritable(fd, False)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # lanes are reaped by the kernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is for the supervisor to judge
-    drop_from_programs()
     gc.collect()
     gc.freeze()
     lanes: Spares[socket.socket] = Spares(_fork_lane, most=_MOST_SPARES)
@@ -58,7 +57,7 @@ def _obey(
 ) -> None:
     match order["op"]:
         case "lane":
-            with lanes.take() as lane:
+            with _fork_lane(loose=True) if order["loose"] else lanes.take() as lane:
                 requests.send({}, (lane.fileno(),))
         case "made":
             folders.add(order["folder"])
@@ -66,11 +65,11 @@ def _obey(
             folders.discard(order["folder"])
 
 
-def _fork_lane() -> socket.socket:
+def _fork_lane(*, loose: bool = False) -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.fork() == 0:
         exec_lane.close_all_but(theirs.fileno())
-        exec_lane.serve(theirs)
+        exec_lane.serve(theirs, loose=loose)
     theirs.close()
     return ours
 

@@ -16,7 +16,7 @@ from axonkernel.blocks import BASH_ENVIRONMENT, foreign_locale
 from axonkernel.errors import AxonError, LimitExceeded, ToolError
 from axonkernel.kernel.plans import Command, Env, Plan, Plans
 from axonkernel.kernel.spawned import Spawned
-from axonkernel.kernel.walls import held_around, needs_confining, takes_part
+from axonkernel.kernel.walls import has_to_end, held_around, needs_confining, takes_part
 from axonkernel.policy.request import ProcessRequest, ShellRequest
 from axonkernel.process import Call, Place, ProcessResult, Start, needs_box
 from axonkernel.telemetry import tell_events, tool_span
@@ -163,7 +163,7 @@ class Processes:
             cwd=plan.cwd,
             env=plan.env,
             without_env=self._not_for_bash(plan),
-            stays=policy.shell is None or policy.shell.spawn != 0,
+            stays=not has_to_end(policy),
             channel=plan.channel,
         )
         return Call(start, self._place(plan, policy, boxed, identity), data, timeout_s)
@@ -183,24 +183,30 @@ class Processes:
         # A block of code a model wrote is not run beside the agent itself.
         confined = core.inside and plan.channel >= 0
         confined |= needs_confining(policy, core.policy, inside=core.inside)
+        guarded = not boxed and (confined or has_to_end(policy))
         return Place(
             policy,
             core.launcher() if boxed else None,
             core.environ,
             # Children look for programs where the judged name was looked for.
             core.lookup.path if policy.shell is not None else (),
-            core.confiner() if confined and not boxed else None,
-            held_around(policy, core.policy, core.posture) if core.inside else (),
-            partial(_drops, core, identity) if boxed else None,
-            core.brokered,
-            self._narrowed(plan, policy),
+            confiner=core.confiner() if guarded else None,
+            confined=confined,
+            around=held_around(policy, core.policy, core.posture) if core.inside else (),
+            drops=partial(_drops, core, identity) if boxed else None,
+            brokered=core.brokered,
+            narrowed=self._narrowed(plan, policy),
         )
 
     def _narrowed(self, plan: Plan, policy: Policy) -> dict[str, Any] | None:
         """What the supervisor of this box is told to hold for the program; None where the
         program runs in this box."""
         core = self._core
-        if not core.inside or plan.channel >= 0 or not takes_part(policy, core.policy):
+        if not core.inside or plan.channel >= 0:
+            return None
+        elsewhere = plan.program.file in core.brokered
+        elsewhere &= needs_confining(policy, core.policy, inside=True)
+        if not elsewhere and not takes_part(policy, core.policy):
             return None
         from axonkernel.broker.wire import BROKER_SOCKET
         from axonkernel.policy.parse import unparse

@@ -13,7 +13,15 @@ from axonkernel.policy.request import AnyRequest, ProcessRequest, ShellRequest, 
 if TYPE_CHECKING:
     from axonkernel.box.model import PostureField
 
-__all__ = ["has_landlock", "held_around", "narrowed", "needs_confining", "takes_part", "walls_of"]
+__all__ = [
+    "has_landlock",
+    "has_to_end",
+    "held_around",
+    "narrowed",
+    "needs_confining",
+    "takes_part",
+    "walls_of",
+]
 
 #: The blocks that something below the mediator can hold for a program.
 _BLOCKS = ("fs", "net", "shell", "env", "limits")
@@ -22,6 +30,11 @@ _BLOCKS = ("fs", "net", "shell", "env", "limits")
 def narrowed(policy: Policy, base: Policy) -> frozenset[str]:
     """The blocks in which ``policy``, which is ``base`` and more, is narrower."""
     return frozenset(name for name in _BLOCKS if getattr(policy, name) != getattr(base, name))
+
+
+def has_to_end(policy: Policy) -> bool:
+    """Whether nothing that a call starts may go on after it."""
+    return policy.shell is not None and policy.shell.spawn == 0
 
 
 def takes_part(policy: Policy, base: Policy) -> bool:

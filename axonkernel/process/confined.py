@@ -1,6 +1,7 @@
-"""A program beside this process, with all given up that a process can give up.
+"""A program beside this process, with a guard that ends all it started.
 
-Where no box can be made (best-effort), and for what a narrowed request starts inside a box.
+With all given up that a process can give up, where no box can be made (best-effort) and for what
+a narrowed request starts inside a box.
 """
 
 from __future__ import annotations
@@ -15,39 +16,56 @@ from axonkernel.errors import BoxError
 from axonkernel.process.boxed import dropped, environment
 from axonkernel.process.confiner import Confiner
 from axonkernel.process.lanes import Lane, Lanes
-from axonkernel.process.plain import start_plain
+from axonkernel.process.plain import environment_of, start_plain
 from axonkernel.process.result import Usage
+from axonkernel.process.rooms import Walls
 from axonkernel.process.start import Ending, Place, Running, Start
 
 __all__ = ["start_confined"]
 
 
 def start_confined(start: Start, place: Place, stdin: int, stdout: int, stderr: int) -> Running:
-    """Start ``start`` confined; plainly where the kernel has no means for that.
+    """Start ``start`` with a guard, and confined where the place says so and the kernel can.
 
     Raises OSError when the working directory cannot be entered, BoxError when it cannot be
     confined; nothing ran then.
     """
+    streams = (stdin, stdout, stderr)
     confiner: Confiner = place.confiner
-    plan, walls = confiner.plan(start, place)
-    if walls is None:
-        return start_plain(start, place, stdin, stdout, stderr)
-    order = {
-        "argv": (start.program.name, *start.argv[1:]),
-        "file": start.program.file,
-        "env": dict(environment(start, plan)),
-        "stays": start.stays,
-    }
+    if place.confined:
+        plan, walls = confiner.plan(start, place)
+        if walls is not None:
+            held = tuple(row.field for row in plan.posture if row.state == "enforced")
+            held += tuple(field for field in place.around if field not in held)
+            env = dict(environment(start, plan))
+            return _started(start, place, walls, env, streams, held, dropped(place, plan))
+    if start.stays:
+        return start_plain(start, place, *streams)
+    env, kept_out = environment_of(start, place)
+    return _started(start, place, confiner.guarded, env, streams, place.around, kept_out)
+
+
+def _started(
+    start: Start,
+    place: Place,
+    walls: Walls,
+    env: dict[str, str],
+    streams: tuple[int, int, int],
+    held_by: tuple[str, ...],
+    env_dropped: tuple[str, ...],
+) -> _Confined:
+    lanes: Lanes = place.confiner.lanes
+    argv = (start.program.name, *start.argv[1:])
+    order = {"argv": argv, "file": start.program.file, "env": env, "stays": start.stays}
     channel = (start.channel,) if start.channel >= 0 else ()
     cwd = os.open(start.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        lane = confiner.lanes.start(walls, order, (cwd, stdin, stdout, stderr, *channel))
+        lane = lanes.start(walls, order, (cwd, *streams, *channel))
     finally:
         os.close(cwd)
-    held = tuple(row.field for row in plan.posture if row.state == "enforced")
-    held += tuple(field for field in place.around if field not in held)
-    walled = ("box", "landlock") if place.around else ("landlock",)
-    return _Confined(confiner.lanes, lane, start.stays, held, walled, dropped(place, plan))
+    names: tuple[str, ...] = ("box",) if place.around else ()
+    names += ("landlock",) if walls.paths is not None else ()
+    return _Confined(lanes, lane, start.stays, held_by, names, env_dropped)
 
 
 class _Confined:

@@ -36,6 +36,8 @@ class Confiner:
 
     def __init__(self, around: Policy | None = None, private: tuple[str, ...] = ()) -> None:
         self.lanes = Lanes()
+        #: Of programs that are to be ended well, and no more. A box around has taken the rest.
+        self.guarded = Walls(loose=around is None)
         self._around = around
         self._private = private
         self._plans: OrderedDict[object, _Kept] = OrderedDict()

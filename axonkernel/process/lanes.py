@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import suppress
 from typing import Any
+from weakref import finalize
 
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.exec_lane import IDLE_S
@@ -50,7 +51,7 @@ class Lane:
         """Have the next program's process give up what it is to. Raises ChannelClosed."""
         walls = self.room.walls
         order = {"run_as": walls.run_as, "filter": walls.filter}
-        self.channel.send(order, (self.room.rules,))
+        self.channel.send(order, (self.room.rules,) if self.room.rules >= 0 else ())
         self._since_s = time.monotonic()
 
     def start(self, order: dict[str, Any], given: tuple[int, ...]) -> None:
@@ -79,9 +80,10 @@ class Lanes:
     def __init__(self) -> None:
         self._zygote = Zygote()
         self._lock = threading.Lock()
-        self._free: list[Lane] = []
+        self._free: list[Lane] = []  # always this list
         self._closed = False
         forget_in_children(self)
+        finalize(self, _let_go, self._free, self._zygote)
 
     def forget(self) -> None:
         """In a child: none of them is its own."""
@@ -100,9 +102,9 @@ class Lanes:
         while True:
             lane = self._take(walls) or self._made(walls)
             folder = lane.room.folder
-            own = {**order["env"], "TMPDIR": folder, "HOME": folder}
+            own = {"TMPDIR": folder, "HOME": folder} if folder else {}
             try:
-                lane.start({**order, "env": own}, given)
+                lane.start({**order, "env": {**order["env"], **own}}, given)
                 return lane
             except ChannelClosed:  # gone meanwhile: it took nothing
                 self._drop(lane)
@@ -133,16 +135,14 @@ class Lanes:
         """End the lanes that are free, and the zygote. Programs that run go on."""
         with self._lock:
             self._closed = True
-            free, self._free = self._free, []
-        for lane in free:
-            self._drop(lane)
-        self._zygote.close()
+        _let_go(self._free, self._zygote)
 
     def _take(self, walls: Walls) -> Lane | None:
         """The free lane of these walls that was used last and is ready; None to make one."""
         with self._lock:
             old = [lane for lane in self._free if not lane.is_fresh()]
-            self._free = [lane for lane in self._free if lane.is_fresh()] if old else self._free
+            if old:
+                self._free[:] = [lane for lane in self._free if lane not in old]
             ours = [lane for lane in self._free if lane.room.walls is walls]
             ready = next((lane for lane in reversed(ours) if lane.is_ready()), None)
             # Of many, the one that waits longest will be ready soonest.
@@ -156,7 +156,7 @@ class Lanes:
     def _made(self, walls: Walls) -> Lane:
         room = rooms.make(walls, self._zygote)
         try:
-            lane = Lane(self._zygote.lane(), room)
+            lane = Lane(self._zygote.lane(loose=walls.loose), room)
             with suppress(ChannelClosed):  # then it is gone, which its start will tell
                 lane.prepare()
             return lane
@@ -165,5 +165,16 @@ class Lanes:
             raise
 
     def _drop(self, lane: Lane) -> None:
-        lane.channel.close()
-        rooms.remove(lane.room, self._zygote)
+        _drop(lane, self._zygote)
+
+
+def _let_go(free: list[Lane], zygote: Zygote) -> None:
+    """The end of a kernel, also of one that nobody closed."""
+    while free:
+        _drop(free.pop(), zygote)
+    zygote.close()
+
+
+def _drop(lane: Lane, zygote: Zygote) -> None:
+    lane.channel.close()
+    rooms.remove(lane.room, zygote)

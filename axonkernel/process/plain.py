@@ -13,14 +13,14 @@ from axonkernel.process.result import Usage
 from axonkernel.process.start import Ending, Place, Start
 from axonkernel.process.tree import kill_tree, session_members
 
-__all__ = ["Plain", "start_plain"]
+__all__ = ["Plain", "environment_of", "start_plain"]
 
 _OWN = ("HOME", "USER", "LOGNAME")
 
 
 def start_plain(start: Start, place: Place, stdin: int, stdout: int, stderr: int) -> Plain:
     """Start ``start`` without a box. Raises OSError when it cannot be executed."""
-    env, dropped = _environment(start, place)
+    env, dropped = environment_of(start, place)
     assert start.program.file is not None
     words = [start.program.name, *start.argv[1:]]
     if start.channel >= 0:
@@ -39,7 +39,8 @@ def start_plain(start: Start, place: Place, stdin: int, stdout: int, stderr: int
     return Plain(child, start.stays, dropped, place.around)
 
 
-def _environment(start: Start, place: Place) -> tuple[dict[str, str], tuple[str, ...]]:
+def environment_of(start: Start, place: Place) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What a program without a box gets, and the names that were kept out."""
     source = place.environ
     fixed = {name: source[name] for name in (*_OWN, "PATH") if name in source}
     if place.path:

@@ -24,16 +24,18 @@ class Walls:
     """What a program gives up. The same for all that may share rooms.
 
     Arguments:
-        paths: what stays in reach.
+        paths: what stays in reach; None for everything, and no private folder.
         tcp: False closes TCP.
         filter: the seccomp filter, raw BPF in base64; "" for none.
         run_as: (uid, gid) to become; None keeps this process's own.
+        loose: it gives up nothing at all.
     """
 
-    paths: landlock.Paths
-    tcp: bool
-    filter: str
-    run_as: tuple[int, int] | None
+    paths: landlock.Paths | None = None
+    tcp: bool = True
+    filter: str = ""
+    run_as: tuple[int, int] | None = None
+    loose: bool = False
 
 
 @define
@@ -41,8 +43,8 @@ class Room:
     """Rules, and a private folder in them.
 
     Arguments:
-        rules: a descriptor (landlock.ruleset).
-        folder: empty until a program is in the room.
+        rules: a descriptor (landlock.ruleset); -1 for none.
+        folder: empty until a program is in the room; "" for none.
     """
 
     walls: Walls
@@ -55,6 +57,8 @@ def make(walls: Walls, zygote: Zygote) -> Room:
 
     Raises OSError where there is no Landlock.
     """
+    if walls.paths is None:
+        return Room(walls, -1, "")
     folder = tempfile.mkdtemp(prefix="axonkernel-")
     try:
         zygote.tell(op="made", folder=folder)
@@ -77,12 +81,15 @@ def close(room: Room) -> None:
 def remove(room: Room, zygote: Zygote) -> None:
     """Take a room away with all that was left in it."""
     close(room)
-    shutil.rmtree(room.folder, ignore_errors=True)
-    zygote.tell(op="gone", folder=room.folder)
+    if room.folder:
+        shutil.rmtree(room.folder, ignore_errors=True)
+        zygote.tell(op="gone", folder=room.folder)
 
 
 def empty(room: Room) -> bool:
     """Take away what a program left in its folder; whether the room is as new then."""
+    if not room.folder:
+        return True
     try:
         with os.scandir(room.folder) as entries:
             left = list(entries)

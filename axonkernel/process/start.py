@@ -134,8 +134,9 @@ class Place:
         launcher: starts boxes; None makes no boxes.
         environ: the environment programs are given from.
         path: folders where they look for other programs; () leaves PATH as it is.
-        confiner: without boxes, what confines programs where they stand (confined.Confiner);
-            None starts them plainly.
+        confiner: without boxes, what starts programs so that nothing of them stays
+            (confiner.Confiner); None starts them plainly.
+        confined: it has them give up what they can, too.
         around: the declared fields that a box around this process holds for them; () outside.
         narrowed: the policy of a narrowed request, as data: its programs get boxes of their own
             from the supervisor of this box; None where they do not.
@@ -148,6 +149,7 @@ class Place:
     environ: Mapping[str, str] = field(factory=lambda: dict(os.environ))
     path: tuple[str, ...] = ()
     confiner: Any = None
+    confined: bool = False
     around: tuple[str, ...] = ()
     drops: Callable[[NetPlan | None], Drops] | None = None
     brokered: tuple[str, ...] = ()

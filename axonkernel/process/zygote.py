@@ -32,13 +32,13 @@ class Zygote:
         self._lock = threading.Lock()
         self.close()
 
-    def lane(self) -> socket.socket:
+    def lane(self, *, loose: bool) -> socket.socket:
         """The caller's end of a new lane (exec_lane.py). Raises BoxError."""
         with self._lock:
             for _ in range(2):  # one that was killed is replaced
                 server = self._ready()
                 try:
-                    server.channel.send({"op": "lane"})
+                    server.channel.send({"op": "lane", "loose": loose})
                     _, (fd,) = server.channel.receive()
                     return socket.socket(fileno=fd)
                 except (ChannelClosed, ValueError) as error:

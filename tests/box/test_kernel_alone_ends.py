@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from axonkernel import Kernel, LimitExceeded
+from lab.agents import Project
 from lab.lacking import without
 from lab.processes import REPOSITORY
 
@@ -126,3 +127,73 @@ def test_a_closed_kernel_leaves_its_process_as_it_was(ws: Path) -> None:
             assert kernel.run_block_sync("python", "pass").ok
             kernel.process.spawn_sync(["sh", "-c", BEAT])
     assert own_state() == before
+
+
+#: Leaves its session and its parent, ignores every signal it can, and beats on.
+ESCAPE = """
+import os, signal, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for number in range(1, 65):
+            try: signal.signal(number, signal.SIG_IGN)
+            except (OSError, ValueError): pass
+        for fd in range(3): os.close(fd)
+        open(sys.argv[1] + ".pid", "w").write(str(os.getpid()))
+        while True:
+            open(sys.argv[1], "a").write("x")
+            time.sleep(0.02)
+    os._exit(0)
+while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+try: os.kill(0, signal.SIGUSR1)
+finally: pass
+"""
+
+
+def goes_on(beat: Path) -> bool:
+    size = beat.stat().st_size
+    time.sleep(0.15)
+    return beat.stat().st_size > size
+
+
+def test_nothing_outlives_a_call_without_any_wall(ws: Path) -> None:
+    """``spawn: false`` alone, without a box: a daemon that left its session and its parent ends
+    with the call, which says so; with ``spawn`` it goes on. A program that signals its own
+    group ends itself and not its guard."""
+    python = os.path.realpath(sys.executable)
+    for spawn in (False, True):
+        policy = {"shell": {"allow": [python], "spawn": spawn}}
+        beat = ws / f"beat-{spawn}"
+        with Kernel(policy, cwd=ws, audit=ws.parent / "log") as kernel:
+            result = kernel.process.run_sync([python, "-ISc", ESCAPE, str(beat)])
+        assert result.exit_code == 128 + signal.SIGUSR1
+        assert ("background process ended by kernel" in result.notes) == (not spawn)
+        assert goes_on(beat) == spawn
+    os.kill(int(Path(f"{beat}.pid").read_text()), signal.SIGKILL)
+
+
+def test_nothing_outlives_a_call_in_an_agents_box(tmp_path: Path) -> None:
+    """The same there, where no box can be made for the call."""
+    python = os.path.realpath(sys.executable)
+    project = Project(tmp_path / "home")
+    project.write("src/escape.py", ESCAPE)
+    body = f"""
+notes = []
+for name in "ab":
+    argv = [{python!r}, "-ISc", open("src/escape.py").read(), "out/" + name]
+    done = await kernel.process.run(argv)
+    size = os.stat("out/" + name).st_size
+    time.sleep(0.15)
+    notes.append([done.exit_code, list(done.notes), os.stat("out/" + name).st_size > size])
+return notes
+"""
+    policy = {"fs": {"read": ["./src"], "write": ["./out"]}, "shell": {"allow": [python]}}
+    for spawn in (False, True):
+        project.agent({**policy, "shell": {"allow": [python], "spawn": spawn}}, body)
+        ended = project.run_agent()
+        assert ended.code == 0, ended.err
+        notes = [] if spawn else ["background process ended by kernel"]
+        assert ended.value == [[128 + signal.SIGUSR1, notes, spawn]] * 2
+        for name in "ab":
+            for path in (f"out/{name}", f"out/{name}.pid"):
+                (project.folder / path).unlink()

@@ -33,7 +33,7 @@ print(json.dumps([outcome(line) for line in json.load(sys.stdin)]))
 POLICY: dict[str, Any] = {
     "default": "deny",
     "fs": {"read": ["./src"], "write": ["./out"]},
-    "shell": {"allow": ["touch", "cat", PYTHON]},
+    "shell": {"allow": ["touch", "cat", PYTHON], "spawn": True},
     "env": {"allow": ["TOKEN"]},
 }
 HANDLER = """
