@@ -20,7 +20,7 @@ from attrs import evolve
 from axonkernel.box import shim
 from axonkernel.box.find import Program
 from axonkernel.box.host import Ask, Host
-from axonkernel.box.model import BoxPlan, Mount
+from axonkernel.box.model import BoxPlan, Mount, NetPlan
 from axonkernel.box.prepare import prepare_surveyed
 from axonkernel.box.protections import lies_in
 from axonkernel.box.unbuilt import holds_noexec
@@ -86,13 +86,13 @@ class Sibling(NamedTuple):
         return Ready(plan, place, {**dict(self.plan.env), **passed, **ours})
 
     def _for(self, subcommand: str) -> BoxPlan:
-        """Without a link for what never leaves the machine."""
+        """Without a network for what never leaves the machine: a link takes longest to make."""
         net = self.plan.net
         if net is None or net.link == "none" or self.profile is None:
             return self.plan
         if subcommand not in self.profile.sibling.get("offline", "").split():
             return self.plan
-        return self.plan._replace(net=net._replace(link="none"))
+        return self.plan._replace(net=NetPlan(refuse=net.refuse))
 
     def _inner(self, subcommand: str, allowed: Callable[[str], bool]) -> str:
         """The subcommands it may start by itself, for one that was judged."""
@@ -215,7 +215,8 @@ def _gated(
             last.insert(0, Mount("remount-ro", mount.dest))
         elif not lies_in(mount.dest, ("/proc", *folders)):
             yield mount
-    yield Mount("tmpfs", _HIDDEN, mode=0o711)
+    yield Mount("tmpfs", _HIDDEN, mode=0o711, noexec=True)
+    last.insert(0, Mount("remount-ro", _HIDDEN))
     yield Mount("ro-bind", posixpath.join(os.path.realpath("/bin"), "sh"), gate)
     yield from last
 

@@ -203,13 +203,13 @@ null = os.open(os.devnull, os.O_RDWR)
 _, out = os.pipe()
 file = os.open("agent", os.O_RDWR | os.O_CREAT)
 def say(*words, program="/usr/bin/git", policy="", env={}, out=out):
-    with call(words, os.getcwd() + "/repo", env, (null, out, out), program=program,
-              policy=policy) as calling:
-        try:
+    try:
+        with call(words, os.getcwd() + "/repo", env, (null, out, out), program=program,
+                  policy=policy) as calling:
             outcome = calling.wait()
-        except BoxError:
-            return "hung up"
-        return [getattr(outcome, "code", None), getattr(outcome, "status", None)]
+    except BoxError:
+        return "not a call"
+    return [getattr(outcome, "code", None), getattr(outcome, "status", None)]
 narrower = json.dumps({"policy": {}, "without_env": []})
 force = ["push", "-q", "--force", "origin", "HEAD~1:main"]
 answers = [
@@ -240,7 +240,7 @@ def test_who_speaks_to_the_socket_is_judged_alike(tmp_path: Path) -> None:
     ended = project.run_agent(env=GIT_ENV)
     assert ended.value == [
         *[[126, None]] * 3, [None, 125], [None, 127], [127, None], [127, None], [126, None],
-        [126, None], [125, None], [None, 0], [None, 0], [None, 3], "hung up",
+        [126, None], [125, None], [None, 0], [None, 0], [None, 3], "not a call",
     ]  # fmt: skip
     assert pushed(project.folder) == ["one"]
 
