@@ -5,12 +5,12 @@ Names are an agent's choice, and are shown as prompts show them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from axonkernel.box.model import BoxResult, Refusal
 from axonkernel.policy.visible import visible
 
-__all__ = ["KEEPER_GONE", "remarks"]
+__all__ = ["KEEPER_GONE", "refusals", "remarks"]
 
 KEEPER_GONE = "what held its masks was ended, so the box was ended too"
 #: Names that are listed; more are counted.
@@ -22,9 +22,8 @@ def remarks(result: BoxResult) -> Iterator[str]:
     if result.reason == "keeper":
         why = next((text for what, text in result.kept if what == "keeper.ended"), "killed")
         yield f"{KEEPER_GONE} ({visible(why)})"
-    refused = [_refused(each) for each in result.denied if each.protocol]
-    if refused:
-        yield f"refused, as net.allow does not grant it: {_listed(refused)}"
+    if refused := refusals(result.denied):
+        yield f"refused, as net.allow does not grant it: {refused}"
     made = [path for what, path in result.kept if what == "name.made"]
     if made:
         yield f"new since the start, and run or obeyed outside: {_listed(made)}"
@@ -34,6 +33,11 @@ def remarks(result: BoxResult) -> Iterator[str]:
     for what, path in result.kept:
         if what == "watch.full":
             yield f"below {visible(path)} new names were not watched: there are too many folders"
+
+
+def refusals(denied: Iterable[Refusal]) -> str:
+    """What a box was refused on the network, in words; "" for nothing."""
+    return _listed([_refused(each) for each in denied if each.protocol])
 
 
 def _listed(names: list[str]) -> str:

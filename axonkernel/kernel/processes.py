@@ -241,6 +241,11 @@ class Processes:
         if self._core.refused is not None and (not result.ok or self._is_linked()):
             here = self._core.refused(began_s)
             result = evolve(result, net_denied=(*result.net_denied, *here))
+        if result.net_denied and not result.ok:
+            from axonkernel.box.remarks import refusals
+
+            note = f"refused on the network: {refusals(result.net_denied)}"
+            result = evolve(result, notes=(*result.notes, note))
         refused = [each._asdict() for each in result.net_denied]
         tell_events("net.drop", refused)
         self._core.audit.record(

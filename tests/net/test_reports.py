@@ -258,6 +258,7 @@ async def handle(kernel, request):
         result = await kernel.process.run([{PYTHON!r}, "-ISc", TRY, *words])
         denied = sorted([d.name, d.address, d.name, d.port] for d in result.net_denied)
         denied = [words[1:] for words in denied]
+        assert result.ok or any("refused on the network" in note for note in result.notes)
         said.append([result.text.strip(), denied])
     return said
 agent.run()
