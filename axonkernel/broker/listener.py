@@ -23,6 +23,7 @@ from axonkernel.broker.incoming import Incoming
 from axonkernel.broker.place import listening
 from axonkernel.broker.wire import DENIED, LOST, Ended, Refused, WireError
 from axonkernel.errors import PolicyDenied
+from axonkernel.forks import forget_in_children
 
 __all__ = ["Answer", "Incoming", "Listener"]
 
@@ -67,6 +68,7 @@ class Listener:
         self._lock = threading.Lock()  # of _running and _closed
         self._closed = False
         self._pause_until_s = 0.0
+        forget_in_children(self)
         self._thread = threading.Thread(target=self._serve, name="broker", daemon=True)
         self._thread.start()
 
@@ -195,6 +197,19 @@ class Listener:
         with self._lock:
             del self._running[incoming]
             self._nudge()
+
+    def forget(self) -> None:
+        """In a forked child: close what is the parent's, whose end callers must see."""
+        if self._closed:
+            return
+        self._lock, self._closed = threading.Lock(), True
+        self._sock.close()
+        for arriving in self._arriving.values():
+            arriving.close()
+        for incoming in (*self._waiting, *self._running):
+            incoming.finish(None)
+        os.close(self._wake)
+        os.close(self._wake_read)
 
     def _nudge(self) -> None:
         try:

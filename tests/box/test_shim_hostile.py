@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from axonkernel.broker.listener import Incoming, Listener
 from axonkernel.broker.wire import Call, Ended, Refused
 from axonkernel.errors import BoxError, EscalationDenied
 from box.shimmed import runs
-from lab.processes import REPOSITORY
+from lab.processes import REPOSITORY, state
 
 WAITS_S = 30.0
 NONE = (-1, -1, -1)
@@ -35,6 +36,21 @@ from axonkernel.broker.wire import Ended
 listener = Listener(sys.argv[1], lambda incoming: Ended(7))
 print("ready", flush=True)
 sys.stdin.read()
+"""
+#: A supervisor that answers nobody and is forked; it prints the child's number.
+FORKED = """
+import os, sys, time
+sys.path.insert(0, sys.argv[2])
+from axonkernel.broker.listener import Listener
+def answer(incoming):
+    child = os.fork()
+    if child == 0:
+        time.sleep(100)
+    print(child, flush=True)
+    time.sleep(100)
+listener = Listener(sys.argv[1], answer)
+print("ready", flush=True)
+time.sleep(100)
 """
 
 
@@ -245,6 +261,24 @@ def test_few_descriptors(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
+def test_a_forked_child_holds_no_caller(tmp_path: Path) -> None:
+    """Callers see the end of a supervisor that has forked, though the child lives on."""
+    place = tmp_path / "socket"
+    words = [sys.executable, "-c", FORKED, str(place), str(REPOSITORY)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        with client.call(["x"], "/", {}, NONE, place=str(place)) as calling:
+            child = int(process.stdout.readline())
+            try:
+                process.kill()
+                with pytest.raises(BoxError, match="hung up"):
+                    calling.wait(WAITS_S)
+                assert state(child) == "S"
+            finally:
+                os.kill(child, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("bad", [b"\x09", b"\x00", b"\xff", b"\x0f" * 40 + b"\x13"])
 def test_signals_that_are_none_end_the_program(tmp_path: Path, bad: bytes) -> None:
     """Only signals that a shim relays are passed on: anything else ends the call."""
@@ -261,6 +295,34 @@ def test_signals_that_are_none_end_the_program(tmp_path: Path, bad: bytes) -> No
         os.write(calling.fileno(), bad)
         until(lambda: done)
     door.listener.close()
+    ours.close()
+    theirs.close()
+    assert done[0].status == 128 + 9
+
+
+def test_a_flood_of_signals(door: Door) -> None:
+    """A caller that sends signals without an end reaches its own program alone, which ends with
+    it; other calls are answered meanwhile."""
+    done: list[Ended] = []
+
+    def answer(incoming: Incoming) -> Refused | Ended:
+        if incoming.argv != ("flood",):
+            return Ended(7)
+        done.append(runs(incoming, ["sh", "-c", "trap : USR1; echo y >&0; while :; do :; done"]))
+        return done[0]
+
+    door.answer = answer
+    ours, theirs = socket.socketpair()
+    files = (theirs.fileno(), -1, -1)
+    with client.call(["flood"], "/", {}, files, place=str(door.place)) as calling:
+        assert ours.recv(2) == b"y\n", "the program runs"
+        with socket.socket(fileno=os.dup(calling.fileno())) as sock:
+            sock.settimeout(WAITS_S)
+            for number in range(40):
+                sock.sendall(bytes([signal.SIGUSR1, signal.SIGWINCH]) * 5_000)
+                assert door.honest(f"{number}") == Ended(7)
+        assert not done
+    until(lambda: done)
     ours.close()
     theirs.close()
     assert done[0].status == 128 + 9
