@@ -14,9 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -28,32 +26,27 @@ from axonkernel.box.frames import (
     ASK,
     ERROR,
     ORDER,
-    REPLY,
     RESULT,
     UNCONFINED,
     FrameFault,
     Frames,
 )
 from axonkernel.box.zygote import ENDED
-from axonkernel.errors import AuditError, AxonError, BoxError, LimitExceeded, ToolError
+from axonkernel.errors import AxonError, BoxError, LimitExceeded, ToolError
+from axonkernel.kernel.answers import Answers
 from axonkernel.kernel.passing import Unpassable
 from axonkernel.policy.model import Policy
-from axonkernel.policy.request import AnyRequest, Request
 
 if TYPE_CHECKING:
     from axonkernel.kernel.kernel import Kernel
-    from axonkernel.kernel.spawned import Spawned
     from axonkernel.kernel.worker_walls import Planned
-    from axonkernel.kernel.workers import Ends
+    from axonkernel.kernel.zygotes import Ends
 
 __all__ = ["Job", "current_backend"]
 
 #: What a worker may send at once.
 _MOST_BYTES = 1 << 30
-#: Calls of one worker that are looked at together.
-_MOST_ASKING = 64
 _CHUNK = 65536
-_RECORDS = frozenset({"narrowing.clamped"})
 
 
 class Job:
@@ -78,17 +71,13 @@ class Job:
         self._lock = threading.Lock()
         self._ends: Ends | None = None
         self._cancelled = False
-        self._sending = threading.Lock()
-        self._slots = threading.BoundedSemaphore(_MOST_ASKING)
         self._outcome: Callable[[], Any] | None = None
         self._code: int | None = None
-        self._stopping: list[Callable[[], None]] = []
-        self._spawned: dict[int, Spawned] = {}
-        self._over = False
+        self._answers: Answers | None = None
+        self._folder = ""  # of its control group
         limits = view.policy.limits
         self._wall_s = None if limits is None else limits.wall_s
         self._left_s = self._wall_s
-        self._paused = 0
         self.done = threading.Event()
 
     def run(self) -> Any:
@@ -197,7 +186,7 @@ class Job:
                 pass
 
     def _spend(self, spent_s: float, ends: Ends) -> None:
-        if self._left_s is None or self._paused:
+        if self._left_s is None or (self._answers is not None and self._answers.paused):
             return
         self._left_s -= spent_s
         if self._left_s <= 0:
@@ -209,9 +198,10 @@ class Job:
         try:
             found = reader.step()
         except (EOFError, OSError):
+            _hang_up(ends)
             return False
         except (FrameFault, MemoryError) as error:
-            self._settle(ends, _raising(ToolError("request", f"the worker was ended: {error}")))
+            self._break(ends, str(error))
             return False
         if found is None:
             return not last or _is_readable(ends.frames)
@@ -222,7 +212,7 @@ class Job:
     def _take(self, kind: int, body: bytearray, ends: Ends) -> None:
         unpasser = self._workers.unpasser
         if kind == ASK:
-            self._start_answering(body, ends)
+            self._ask(body, ends)
         elif kind == RESULT:
             self._settle(ends, lambda: _read_value(unpasser.value, body))
         elif kind == ERROR:
@@ -232,8 +222,19 @@ class Job:
             fault = BoxError("worker", f"it could not be confined; nothing ran: {error}")
             self._settle(ends, _raising(fault))
         else:
-            fault_ = ToolError("request", "the worker was ended: it broke the protocol")
-            self._settle(ends, _raising(fault_))
+            self._break(ends, "it broke the protocol")
+
+    def _ask(self, body: bytearray, ends: Ends) -> None:
+        if self._answers is None:
+            self._answers = Answers(self._view, ends.frames)
+        try:
+            number, what, args = self._workers.unpasser.value(body)
+            self._answers.take(int(number), what, tuple(args))
+        except (Unpassable, TypeError, ValueError, KeyError):
+            self._break(ends, "it broke the protocol")
+
+    def _break(self, ends: Ends, why: str) -> None:
+        self._settle(ends, _raising(ToolError("request", f"the worker was ended: {why}")))
 
     def _settle(self, ends: Ends, outcome: Callable[[], Any]) -> None:
         """What came of it is known: end the rest."""
@@ -243,18 +244,16 @@ class Job:
 
     def _end(self, ends: Ends) -> None:
         with self._lock:
-            self._over = True
             self._ends = None
-            stopping, self._stopping = self._stopping, []
-        for stop in stopping:
-            stop()
+        if self._answers is not None:
+            self._answers.close()
         _hang_up(ends)
         with contextlib.suppress(OSError):
             # Until the guard has ended everything, and said so.
             while self._code is None and ends.life.recv(_CHUNK):
                 pass
         ends.close()
-        if getattr(self, "_folder", ""):
+        if self._folder:
             from axonkernel.box import direct
 
             direct.remove(self._folder)
@@ -266,155 +265,6 @@ class Job:
             return LimitExceeded("memory", "request", capped.memory_bytes)
         how = f"signal {-code}" if code < 0 else f"signal {code - 128}" if code > 128 else "an exit"
         return ToolError("request", f"the worker ended by {how} before it answered")
-
-    # -- what the worker wants ----------------------------------------------------------
-
-    def _start_answering(self, body: bytearray, ends: Ends) -> None:
-        try:
-            number, what, args = self._workers.unpasser.value(body)
-            answer = _ANSWERS[what]
-            number = int(number)
-        except (Unpassable, TypeError, ValueError, KeyError):
-            fault = ToolError("request", "the worker was ended: it broke the protocol")
-            self._settle(ends, _raising(fault))
-            return
-        if not self._slots.acquire(blocking=False):
-            self._reply(ends, number, False, ToolError("request", "too many calls at once"))
-            return
-        work = threading.Thread(target=self._answer, args=(ends, number, answer, args), daemon=True)
-        work.start()
-
-    def _answer(self, ends: Ends, number: int, answer: Callable[..., Any], args: Any) -> None:
-        try:
-            self._reply(ends, number, True, answer(self, *args))
-        except Exception as error:
-            own = isinstance(error, AxonError) or answer is Job._do_request
-            text = f"{type(error).__name__}: {error}"  # of arguments that none of ours sends
-            self._reply(ends, number, False, error if own else ToolError("request", text))
-        finally:
-            self._slots.release()
-
-    def _reply(self, ends: Ends, number: int, fine: bool, value: Any) -> None:
-        try:
-            body = pickle.dumps((number, fine, value))
-        except Exception as error:
-            text = f"{type(value).__name__}: it cannot be handed to a worker: {error}"
-            body = pickle.dumps((number, False, ToolError("request", text)))
-        with contextlib.suppress(OSError), self._sending:
-            frames.send(ends.frames, REPLY, body)
-
-    def _narrower(self, policies: Any) -> Kernel:
-        """The view of the request, narrowed by what the handler itself narrows."""
-        view = self._view
-        held = {each.policy for each in view._base.layers}
-        for policy in policies:
-            if not isinstance(policy, Policy):
-                raise ToolError("request", "a policy is wanted")
-            if policy not in held:
-                view = view._narrowed(policy, False)
-        return view
-
-    @contextmanager
-    def _paused_for(self, view: Kernel, request: Any) -> Iterator[None]:
-        """The clock stands still while a person may be asked."""
-        asks = view.check(request).verdict == "escalate"
-        self._paused += asks
-        try:
-            yield
-        finally:
-            self._paused -= asks
-
-    @contextmanager
-    def _stopped_by(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Have ``stop`` called when the request ends before what it stops."""
-        with self._lock:
-            if self._over:
-                raise AuditError("the request has ended")
-            self._stopping.append(stop)
-        try:
-            yield
-        finally:
-            with self._lock, contextlib.suppress(ValueError):
-                self._stopping.remove(stop)
-
-    def _on_loop(self, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Run something here that ends with the request."""
-        import asyncio
-
-        async def run() -> Any:
-            loop, scope = asyncio.get_running_loop(), anyio.CancelScope()
-
-            def stop() -> None:
-                with contextlib.suppress(RuntimeError):  # it has ended by itself
-                    loop.call_soon_threadsafe(scope.cancel)
-
-            with self._stopped_by(stop), scope:
-                return await work()
-            raise AuditError("the request has ended")
-
-        return anyio.run(run)
-
-    def _do_require(self, request: Any, env: Any, policies: Any) -> str:
-        view = self._narrower(policies)
-        with self._paused_for(view, request):
-            return self._core.mediator.require_sync(request, view._base, env)
-
-    def _do_refuse(self, request: Any, decision: Any) -> Any:
-        return self._core.mediator.refuse(request, decision)
-
-    def _do_record(self, kind: Any, fields: Any) -> str:
-        if kind not in _RECORDS:
-            raise ToolError("request", f"a record of {kind!r} is not the worker's to make")
-        own = {key: value for key, value in fields.items() if key not in ("id", "source")}
-        return self._core.audit.record(kind, **own, source="worker")
-
-    def _do_run(self, command: Any, options: Any, policies: Any) -> Any:
-        view = self._narrower(policies)
-        with self._paused_for(view, _asked(command)):
-            return self._on_loop(lambda: view.process.run(command, **options))
-
-    def _do_run_block(self, kind: Any, source: Any, timeout_s: Any, policies: Any) -> Any:
-        view = self._narrower(policies)
-        with self._paused_for(view, Request.tool(f"block.{kind}")):
-            return self._on_loop(lambda: view.run_block(kind, source, timeout=timeout_s))
-
-    def _do_spawn(self, command: Any, options: Any, policies: Any) -> tuple[int, int]:
-        view = self._narrower(policies)
-        with self._paused_for(view, _asked(command)):
-            spawned = view.process.spawn_sync(command, **options)
-        with self._lock:
-            number, over = len(self._spawned), self._over
-            self._spawned[number] = spawned
-            self._stopping.append(spawned.kill)
-        if over:
-            spawned.kill()
-        return number, spawned.pid
-
-    def _do_spawned(self, number: Any, what: Any) -> Any:
-        spawned = self._spawned[number]
-        if what == "running":
-            return spawned.running
-        return spawned.kill() if what == "kill" else spawned.wait_sync()
-
-    def _do_request(self, request: Any, policy: Any, options: Any, policies: Any) -> Any:
-        view = self._narrower(policies)
-        strict = bool(options.get("strict"))
-        # Whatever it asks for: what is confined hands nothing to what is not.
-        ask = partial(view.request, request, policy, strict=strict, confine="worker")
-        return self._on_loop(ask)
-
-
-#: What a worker can ask for.
-_ANSWERS: dict[str, Callable[..., Any]] = {
-    "require": Job._do_require,
-    "refuse": Job._do_refuse,
-    "record": Job._do_record,
-    "run": Job._do_run,
-    "run_block": Job._do_run_block,
-    "spawn": Job._do_spawn,
-    "spawned": Job._do_spawned,
-    "request": Job._do_request,
-}
 
 
 def current_backend() -> str:
@@ -429,10 +279,6 @@ def _pickled(request: Any) -> bytes:
     except Exception as error:
         text = f"it cannot be handed to a worker: {type(error).__name__}: {error}"
         raise ToolError("request", text) from error
-
-
-def _asked(command: Any) -> AnyRequest:
-    return Request.shell(command) if isinstance(command, str) else Request.process(command)
 
 
 def _hang_up(ends: Ends) -> None:

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from axonkernel import Kernel, Request
+from axonkernel import Kernel, PolicyError, Request
+from axonkernel.policy.model import Policy
+from axonkernel.policy.parse import parse
 from box import raw_worker
 from unit.memory import MemoryAudit
 
@@ -64,9 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kernel(folder: Path) -> Iterator[Kernel]:
     os.environ.update(MODE="m", TOKEN="t")
     handler = raw_worker.attempt
-    with Kernel(
-        {"tools": {"*": True}}, cwd=folder, handler=handler, audit=MemoryAudit()
-    ) as kernel:
+    with Kernel({"tools": {"*": True}}, cwd=folder, handler=handler, audit=MemoryAudit()) as kernel:
         yield kernel
     for name in ("MODE", "TOKEN"):
         del os.environ[name]
@@ -116,9 +116,18 @@ def restore(folder: Path) -> None:
             (folder / name / new).unlink(missing_ok=True)
 
 
+def parsed(data: Any, folder: Path) -> Policy:
+    """A policy; what is drawn and makes no sense, such as a protected name twice, is drawn anew."""
+    try:
+        return parse(data, base=str(folder))
+    except PolicyError:
+        reject()
+
+
 def law_holds(
     kernel: Kernel, folder: Path, listener: socket.socket, base: Any, overlay: Any
 ) -> None:
+    base, overlay = parsed(base, folder), parsed(overlay, folder)
     restore(folder)
     with contextlib.suppress(BlockingIOError):
         while True:  # of the example before
