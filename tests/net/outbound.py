@@ -11,9 +11,11 @@ import struct
 import sys
 
 STREAM, DGRAM, RAW = socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW
-ONE4, ONE6, TWO4, TWO6, DNS, GATEWAY4, GATEWAY6, OWN4, METADATA, PRIVATE = json.loads(sys.argv[-1])
+ONE4, ONE6, TWO4, TWO6, DNS, GATEWAY4, GATEWAY6, OWN4, METADATA, PRIVATE, MARK = json.loads(
+    sys.argv[-1]
+)
 NAT64 = "64:ff9b::" + TWO4
-IP_HDRINCL, IP_PKTINFO, TCP_MULTIPATH, UDPLITE, SCTP = 3, 8, 262, 136, 132
+IP_PKTINFO, SO_MARK, TCP_MULTIPATH, UDPLITE, SCTP = 8, 36, 262, 136, 132
 QUESTION = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x06secret\x04evil\x04test\0\0\x01\0\x01"
 ATTEMPTS = {}
 
@@ -91,6 +93,15 @@ def tcp_after_a_granted_one():
         libc = __import__("ctypes").CDLL(None, use_errno=True)
         libc.connect(caller.fileno(), struct.pack("H14x", socket.AF_UNSPEC), 16)
         caller.connect((TWO4, 1006))
+
+
+@attempt
+def tcp_marked():
+    """With the mark by which the table knows the relay of named destinations."""
+    with socket.socket(socket.AF_INET, STREAM) as caller:
+        caller.settimeout(0.3)
+        caller.setsockopt(socket.SOL_SOCKET, SO_MARK, MARK)
+        caller.connect((TWO4, 1021))
 
 
 @attempt
@@ -321,6 +332,8 @@ def outcome(function):
 
 
 if __name__ == "__main__":
+    # A granted name leads to these very addresses, for another port.
+    socket.getaddrinfo("many.test", 444, socket.AF_INET, STREAM)
     found = {name: outcome(function) for name, function in ATTEMPTS.items()}
     found["granted"] = [granted(ONE4, 443), granted(ONE6, 443), granted(ONE4, 7777, DGRAM)]
     print(json.dumps(found))

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from axonkernel.box.redirected import MARK
 from box.boxed import PYTHON, Boxed, command_line
 from lab.internet import ADDRESSES, FAR4, FAR6, NEAR4, NEAR6, Internet
 from lab.processes import REPOSITORY
@@ -30,15 +31,16 @@ pytestmark = [
 ONE4, ONE6, TWO4, TWO6 = (ADDRESSES[name] for name in ("one4", "one6", "two4", "two6"))
 DNS = ADDRESSES["dns"]
 METADATA, PRIVATE = ADDRESSES["metadata4"], ADDRESSES["private4"]
-WHERE = json.dumps([ONE4, ONE6, TWO4, TWO6, DNS, FAR4, FAR6, NEAR4, METADATA, PRIVATE])
+WHERE = json.dumps([ONE4, ONE6, TWO4, TWO6, DNS, FAR4, FAR6, NEAR4, METADATA, PRIVATE, MARK])
 COMMAND = [PYTHON, "-ISc", Path(__file__).with_name("outbound.py").read_text(), WHERE]
-GRANTS = (f"{ONE4}:443", f"[{ONE6}]:443", f"{ONE4}:7777/udp")
+GRANTS = (f"{ONE4}:443", f"[{ONE6}]:443", f"{ONE4}:7777/udp", "many.test:444")
 #: What the far side sees of each attempt.
 ARRIVES = {
     "tcp": ("packet-tcp", TWO4, 1001), "tcp6": ("packet-tcp", TWO6, 1002),
     "tcp_fast_open": ("packet-tcp", TWO4, 1003), "tcp_multipath": ("packet-tcp", TWO4, 1004),
     "tcp_mapped": ("packet-tcp", TWO4, 1005),
     "tcp_after_a_granted_one": ("packet-tcp", TWO4, 1006),
+    "tcp_marked": ("packet-tcp", TWO4, 1021),
     "tcp_granted_address_other_port": ("packet-tcp", ONE4, 1007),
     "dns_over_https_elsewhere": ("packet-tcp", TWO4, 443),
     "dns_over_tls": ("packet-tcp", DNS, 853), "dns_over_tcp": ("packet-tcp", DNS, 53),
@@ -165,7 +167,9 @@ def test_beside_a_box_each_attempt_arrives(near: Boxed, net: Internet, host: Hos
 
 def judged(said: dict[str, Any], net: Internet, host: Host) -> None:
     """Nothing arrived but what is granted, which came from and went to the right addresses."""
-    assert seen(net) == GRANTED
+    # The host has asked about the granted name, and about no other.
+    assert seen(net) - {("packet-udp", DNS, 53)} == GRANTED
+    assert {record.data.partition(" ")[0] for record in net.seen("dns")} == {"many.test"}
     assert not any(host.heard().values())
     # A listener of the box's own is what loopback leads to, and nothing listens there.
     through = {name for name, outcome in said.items() if outcome == "sent"} - {"granted"}
@@ -179,13 +183,13 @@ def judged(said: dict[str, Any], net: Internet, host: Host) -> None:
         assert {r.source for r in net.seen(kind, address)} == {source}
 
 
-@pytest.mark.parametrize("link", ["pasta", "veth"])
-def test_from_a_box_nothing_arrives(near: Boxed, net: Internet, host: Host, link: str) -> None:
-    """With root as the supervisor, over both links."""
+@pytest.mark.parametrize("more", ["", 'link = "veth"', 'tls_names = "check"'])
+def test_from_a_box_nothing_arrives(near: Boxed, net: Internet, host: Host, more: str) -> None:
+    """With root as the supervisor, over both links, and beside a relay of named destinations."""
     path = near.root / "p.toml"
     path.write_text(
         f'default = "deny"\n[fs]\nread = ["{near.project}"]\n'
-        f'[net]\nallow = {json.dumps(GRANTS)}\nlink = "{link}"\n'
+        f"[net]\nallow = {json.dumps(GRANTS)}\n{more}\n"
     )
     run = near.exec("--policy", str(path), command=COMMAND)
     assert run.code == 0, run.err
