@@ -11,7 +11,7 @@ from typing import Any
 
 from axonkernel.box.brokered import SOCKET
 from axonkernel.box.host import Host
-from axonkernel.box.model import BoxPlan, Mount
+from axonkernel.box.model import BoxPlan, Mount, NetPlan
 from axonkernel.box.seccomp import rules
 from axonkernel.box.unbuilt import holds_noexec
 from axonkernel.policy.environ import FLOOR
@@ -154,9 +154,17 @@ def _network(policy: Policy, plan: BoxPlan) -> dict[str, Any] | None:
         "link": plan.net.link,
         "open": plan.net.open,
         "allow": [f"{host}:{port}/{protocol}" for host, protocol, port in plan.net.allow],
+        "names": [f"{name}:{port}/{protocol}" for name, protocol, port in plan.net.names],
+        "names_by": _names_by(plan.net),
         "deny": [f"{host}:{port}/{protocol}" for host, protocol, port in plan.net.deny],
         "unix_sockets": policy.net.unix,
     }
+
+
+def _names_by(net: NetPlan) -> str:
+    """How names are told apart."""
+    told = "TLS server name" if net.checked else "address"
+    return ("TLS server name, by the proxy" if net.checked else "the proxy") if net.proxy else told
 
 
 def _limits(policy: Policy) -> dict[str, Any] | None:

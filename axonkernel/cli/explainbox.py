@@ -177,8 +177,14 @@ def _network(network: Mapping[str, Any] | None) -> Iterator[str]:
     elif network["link"] == "none":
         yield "network: a loopback of its own and nothing else"
     else:
-        yield f"network: its own, linked by {network['link']}; only these can be reached"
-        yield from _row("allowed", network["allow"])
+        link = f"linked by {network['link']}"
+        if network["link"] == "proxy":
+            link = "without a link, names through the proxy"
+        yield f"network: its own, {link}; only these can be reached"
+        if network["allow"]:
+            yield from _row("allowed", network["allow"])
+        if network["names"]:
+            yield from _row("names", network["names"], f"by {network['names_by']}")
     if network["deny"]:
         yield from _row("but not", network["deny"])
     if network["unix_sockets"] == "none":
