@@ -26,13 +26,13 @@ def brokered_mounts(host: Host, *, closed: bool, called: bool = False) -> Iterat
         called: the broker is called for narrowed requests as well.
     """
     if host.brokered or called:
-        yield Mount("ro-bind", SOCKET)  # its source is of one run: with_broker
+        yield Mount("over", SOCKET)  # its source is of one run: with_broker
     if not host.brokered:
         return
-    yield from (Mount("ro-bind", program.file, host.shim) for program in host.brokered)
+    yield from (Mount("over", program.file, host.shim) for program in host.brokered)
     grants = tuple(entry.path for entry in host.grants)
     for folder in host.brokered_folders:
-        if not closed or lies_in(folder, grants):
+        if not closed or not host.walled or lies_in(folder, grants):
             yield Mount("mask-dir", folder)
 
 

@@ -40,6 +40,7 @@ MountKind = Literal[
     "device",  # the device source at dest, to be used as one
     "devpts",  # terminals of the box's own
     "dir",  # an empty folder in whatever is mounted there
+    "over",  # the file source, read-only, over what lies at dest
     "lent",  # a folder of another box, which the command's descriptors bring
     "symlink",  # dest -> source
     "copy",  # a copy of the file source, in a tmpfs (no mount, so it costs nothing later)

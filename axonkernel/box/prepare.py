@@ -51,7 +51,9 @@ def prepare_surveyed(
     policy = policy.closed()
     unenforced = _require(policy)
     environ = os.environ if env is None else env
-    host = survey(policy, ask, environ, run_as(policy, owner))
+    # Without a box every program is where it is.
+    surveyed = ask._replace(role="call") if "box" in unenforced else ask
+    host = survey(policy, surveyed, environ, run_as(policy, owner))
     built = plan.build(policy, host, ask)
     mediated = ask.role != "exec"
     if "box" in unenforced:

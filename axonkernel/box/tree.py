@@ -35,10 +35,11 @@ __all__ = ["make", "open_source", "place"]
 #: alone. bwrap uses /tmp for itself.
 _PLACES = ("/mnt", "/srv", "/media", "/opt", "/run", "/home", "/var/tmp")
 _CLOSED = MOUNT_NOSUID | MOUNT_NODEV
-_BINDS = ("bind", "ro-bind", "device")
+_BINDS = ("bind", "ro-bind", "over", "device")
 _BIND_ATTRIBUTES = {
     "bind": _CLOSED,
     "ro-bind": _CLOSED | MOUNT_RDONLY,
+    "over": _CLOSED | MOUNT_RDONLY,
     "device": MOUNT_NOSUID | MOUNT_NOEXEC,
 }
 _TERMINALS = {"ptmxmode": "0666", "mode": "0620"}

@@ -78,7 +78,7 @@ class Sibling(NamedTuple):
         if self.gated:
             # Where no configuration, which may name any program, can know it.
             place = f"{_HIDDEN}/{secrets.token_hex(16)}/{posixpath.basename(place)}"
-            plan = _with(plan, Mount("ro-bind", place, self.program.file))
+            plan = _with(plan, Mount("over", place, self.program.file))
         told = {"subcommand": name, "program": place, "inner": self._inner(name, allowed)}
         fixed = {} if self.profile is None else self.profile.sibling.get("env", {})
         ours = {key: _filled(value, told) for key, value in fixed.items()}
@@ -209,7 +209,7 @@ def _gated(
         if mount.kind == "remount-ro":
             last.append(mount)
         elif mount.dest == program.file:
-            yield mount._replace(source=gate)
+            yield mount._replace(kind="over", source=gate)
         elif mount.dest in folders:
             yield from _helpers(mount.dest, program, profile)
             last.insert(0, Mount("remount-ro", mount.dest))
@@ -217,7 +217,7 @@ def _gated(
             yield mount
     yield Mount("tmpfs", _HIDDEN, mode=0o711, noexec=True)
     last.insert(0, Mount("remount-ro", _HIDDEN))
-    yield Mount("ro-bind", posixpath.join(os.path.realpath("/bin"), "sh"), gate)
+    yield Mount("over", posixpath.join(os.path.realpath("/bin"), "sh"), gate)
     yield from last
 
 

@@ -305,3 +305,36 @@ def programs_below(pid: int) -> list[str]:
         with contextlib.suppress(OSError):
             lines.append(Path(f"/proc/{each}/cmdline").read_bytes().decode())
     return [line for line in lines if line.split("\0")[0].endswith("/git")]
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        {"default": "allow"},
+        {"shell": {"allow": True, "args": {"git": WORDS}}, "limits": {"disk": "8M"}},
+        pytest.param({"fs": {"read": ["/usr"]}}, marks=pytest.mark.deep),
+        pytest.param({"fs": {"read": ["/"]}}, marks=pytest.mark.deep),
+        pytest.param(
+            {"default": "allow", "shell": {"allow": True, "args": {"git": WORDS}}},
+            marks=pytest.mark.deep,
+        ),
+    ],
+    ids=["open", "any program, closed", "granted", "read-only root", "any program"],
+)
+def test_in_every_kind_of_tree(box: Boxed, blocks: dict[str, Any]) -> None:
+    """Whatever brings /usr: no git lies in the box, the judged one runs, with the agent's /tmp."""
+    data = policy(WORDS, "bash", "cat") | blocks
+    if data["default"] == "allow" and "fs" not in blocks:
+        del data["fs"]
+    path = box.root / "policy.json"
+    path.write_text(json.dumps(data))
+    script = """
+git push --force; echo $?; (exec /usr/lib/git-core/git --version); echo $?
+cd /tmp && git init -q x && cd x && echo a > a && git add a && git status --short; echo $?
+"""
+    run = box.exec("--policy", str(path), command=["bash", "-c", script], env=GIT_ENV)
+    *told, status, last = run.text.split()
+    assert told[0] == "126" and told[1] in ("126", "127"), run.err
+    assert (told[2:], status, last) == (["A"], "a", "0"), run.err
+    posture = {row["field"]: row["by"] for row in run.status["posture"]}
+    assert posture["shell.args"] == "broker"

@@ -40,7 +40,7 @@ def ready(found: Sibling, *words: str, denied: tuple[str, ...] = ()) -> Ready:
 
 def runs(mounts: tuple[Mount, ...]) -> set[str]:
     """Where a file could be started from: folders and files that are no library."""
-    kinds = ("bind", "ro-bind", "tmpfs", "lent")
+    kinds = ("bind", "ro-bind", "over", "tmpfs", "lent")
     found = {m.dest for m in mounts if m.kind in kinds and not m.noexec}
     return {path for path in found if "/lib" not in path and not path.startswith("/dev")}
 
@@ -67,7 +67,7 @@ def test_each_call_has_its_program_where_nobody_knows(tmp_path: Path) -> None:
     first, second = ready(found, "status"), ready(found, "status")
     assert first.program != second.program
     (place,) = [m for m in first.plan.mounts if m.dest == first.program]
-    assert place.source == "/usr/bin/git" and place.kind == "ro-bind" and not place.noexec
+    assert place.source == "/usr/bin/git" and place.kind == "over"
     kinds = [mount.kind for mount in first.plan.mounts]
     assert "remount-ro" not in kinds[: first.plan.mounts.index(place)]
     assert first.env["AXONKERNEL_PROGRAM"] == first.program
