@@ -1,11 +1,21 @@
-"""How soon a program in a box sees that it is refused: a program to run there, and its figures."""
+"""How soon a program in a box sees that it is refused, whatever it tries."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
-__all__ = ["figures", "words"]
+from bench.boxes import axonkernel
+from bench.measure import Absent
+from bench.session import Session
+from bench.table import Row
+
+__all__ = ["slowest"]
 
 _PROGRAM = """
 import json, socket, sys, time
@@ -36,22 +46,37 @@ print(json.dumps(found))
 """
 
 
-def words(
-    python: str, address4: str, address6: str, name: str, *, rounds: int = 20
-) -> Sequence[str]:
-    """A command for a box that grants none of these, and has a link.
+def slowest(session: Session) -> Iterator[Row]:
+    """TCP and UDP over both families, and a name, of which the first starts the resolver."""
+    sys.path.append(str(Path(__file__).parent.parent / "tests"))
+    from lab.internet import ADDRESSES, Internet  # the tests' own, not a package
+    from lab.processes import LabUnavailable
 
-    Arguments:
-        rounds: attempts of each kind.
-    """
-    return [python, "-ISc", _PROGRAM, json.dumps([address4, address6, name, rounds])]
-
-
-def figures(output: str | bytes) -> dict[str, tuple[float, str]]:
-    """By ``tcp4``, ``tcp6``, ``udp4``, ``udp6`` and ``name``: the longest that one attempt took
-    (seconds), and the kinds of errors that the program saw."""
-    found = json.loads(output)
-    return {
-        kind: (max(took_s for took_s, _ in tries), ", ".join(sorted({said for _, said in tries})))
-        for kind, tries in found.items()
-    }
+    rounds = session.rounds(41)
+    order = [ADDRESSES["two4"], ADDRESSES["two6"], "refused.test", rounds]
+    grants = ["--net", f"{ADDRESSES['one4']}:443", "--net", f"[{ADDRESSES['one6']}]:443"]
+    client = [os.path.realpath(sys.executable), "-ISc", _PROGRAM, json.dumps(order)]
+    words = [*axonkernel(), "exec", "--quiet", *grants, "--", *client]
+    try:
+        with Internet(tap=False) as net:
+            enter = ["nsenter", f"--target={net.client}", "--net", "--mount"]
+            pipe = subprocess.PIPE
+            done = subprocess.run([*enter, *words], stdout=pipe, check=True, timeout=60)
+    except LabUnavailable as error:
+        raise Absent(str(error)) from error
+    found: dict[str, list[tuple[float, str]]] = json.loads(done.stdout)
+    times = {kind: [took_s for took_s, _ in tries] for kind, tries in found.items()}
+    medians = {kind: statistics.median(each) for kind, each in times.items()}
+    errors = {kind: "/".join(sorted({said for _, said in tries})) for kind, tries in found.items()}
+    told = [f"{kind} {took_s * 1e3:.2f} ms ({errors[kind]})" for kind, took_s in medians.items()]
+    first, longest = times["name"][0], max(max(each) for each in times.values())
+    told += [f"the first name {first * 1e3:.0f} ms", f"the longest {longest * 1e3:.0f} ms"]
+    yield Row(
+        "how soon a refusal is seen, by the slowest kind",
+        max(medians.values()) * 1e3,
+        unit="ms",
+        budget=50.0,
+        n=rounds,
+        note=", ".join(told),
+        medians=medians,
+    )

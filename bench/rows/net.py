@@ -18,6 +18,7 @@ import bench
 from bench.boxes import BARE, Worker, axonkernel
 from bench.farside import ASKED, PULLED, PULLED_BYTES, TALKED
 from bench.measure import Absent, Samples, by_turns, run, timed
+from bench.refusals import slowest
 from bench.session import Session
 from bench.table import Row
 
@@ -52,6 +53,7 @@ def rows(session: Session) -> Iterator[Row]:
         yield from _latency(session, workers, places)
         yield _refusals(session, workers, places)
         yield _names(session, workers)
+    yield from slowest(session)
 
 
 @contextlib.contextmanager
