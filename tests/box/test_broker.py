@@ -18,6 +18,7 @@ from box.boxed import PYTHON, Boxed, attempts_command, command_line
 from lab import processes
 from lab.agents import Project
 from lab.person import Person
+from lab.user import OrdinaryUser
 
 pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
 
@@ -338,3 +339,21 @@ cd /tmp && git init -q x && cd x && echo a > a && git add a && git status --shor
     assert (told[2:], status, last) == (["A"], "a", "0"), run.err
     posture = {row["field"]: row["by"] for row in run.status["posture"]}
     assert posture["shell.args"] == "broker"
+
+
+@pytest.mark.user
+def test_as_an_ordinary_user(ordinary_user: OrdinaryUser) -> None:
+    """A supervisor without privilege: judged, and the agent's /tmp and home are lent."""
+    work = ordinary_user.home / "work"
+    work.mkdir()
+    os.chown(work, ordinary_user.uid, ordinary_user.uid)
+    path = ordinary_user.home / "policy.json"
+    path.write_text(json.dumps(policy(WORDS, "bash") | {"fs": {"write": [str(work)]}}))
+    path.chmod(0o644)
+    script = """
+git init -q /tmp/x; git config --global user.name Home; git config --global user.email h@x.test
+cd /tmp/x; git commit -q --allow-empty -m one; git log --format=%an; git push --force; echo $?
+"""
+    argv = command_line("--policy", str(path), command=["bash", "-c", script])
+    run = ordinary_user.run(argv, cwd=work)
+    assert (run.returncode, run.stdout.split()) == (0, ["Home", "126"]), run.stderr
