@@ -6,9 +6,7 @@ import contextlib
 import json
 import os
 import pickle
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,47 +19,60 @@ from axonkernel import (
     BoxError,
     EscalationDenied,
     Kernel,
-    LimitExceeded,
     PolicyDenied,
     PolicyError,
     ToolError,
     define_agent,
 )
+from axonkernel.agent import Agent
+from axonkernel.given import policy_from
 from axonkernel.kernel.passing import Unpassable, Unpasser, passed
 from box import raw_worker
 from box import worker_handlers as handlers
 from lab.agents import Project
 from unit.memory import MemoryAudit
 
-pytestmark = [pytest.mark.box, pytest.mark.usefixtures("leftovers")]
+pytestmark = pytest.mark.box
 
 CLOSED: dict[str, Any] = {"fs": {"read": [], "write": []}, "net": {"allow": []}}
 READING: dict[str, Any] = {"fs": {"read": ["."], "write": ["out"]}}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("worker") / "project"
     (folder / "out").mkdir(parents=True)
     (folder / "a.txt").write_text("text of a")
     return folder
 
 
-@pytest.fixture
-def audit() -> MemoryAudit:
+@pytest.fixture(scope="module")
+def log() -> MemoryAudit:
     return MemoryAudit()
 
 
 @pytest.fixture
-def kernel(folder: Path, audit: MemoryAudit, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
-    """A kernel for the agent of worker_handlers, as an application would make it."""
-    monkeypatch.setenv("AXON_TEST_FOLDER", str(folder))
-    agent = handlers.agent
-    monkeypatch.setattr(agent, "base", str(folder))
-    from axonkernel.given import policy_from
+def audit(log: MemoryAudit) -> MemoryAudit:
+    """The records of one test."""
+    log.records.clear()
+    return log
 
-    monkeypatch.setattr(agent, "policy", policy_from(POLICY, str(folder)))
-    with agent.kernel(audit=audit) as kernel:
+
+@pytest.fixture(scope="module")
+def agent(folder: Path) -> Iterator[Agent]:
+    """The agent of worker_handlers, in this folder; its workers import it once more."""
+    own = handlers.agent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AXON_TEST_FOLDER", str(folder))
+        patch.setattr(own, "base", str(folder))
+        patch.setattr(own, "policy", policy_from(POLICY, str(folder)))
+        yield own
+
+
+@pytest.fixture(scope="module")
+def kernel(agent: Agent, log: MemoryAudit) -> Iterator[Kernel]:
+    """A kernel as an application would make it: one zygote for all requests."""
+    with agent.kernel(audit=log) as kernel:
         yield kernel
 
 
@@ -239,7 +250,7 @@ def test_calls_are_judged_and_recorded_outside(
 
 
 def test_a_person_is_asked_by_the_kernel_outside(
-    folder: Path, audit: MemoryAudit, kernel: Kernel
+    agent: Agent, audit: MemoryAudit, kernel: Kernel
 ) -> None:
     """An escalation in a worker goes where all go; nobody there is a denial."""
     from axonkernel.escalation import Callback
@@ -250,7 +261,7 @@ def test_a_person_is_asked_by_the_kernel_outside(
         seen.append(question.action)
         return True
 
-    with handlers.agent.kernel(audit=audit, deciders=[Callback(yes)]) as asking:
+    with agent.kernel(audit=audit, deciders=[Callback(yes)]) as asking:
         assert ask(asking, "call", "own.asked", {"word": "hello"}) == "HELLO"
     assert len(seen) == 1 and "own.asked" in seen[0]
     with pytest.raises(EscalationDenied):
@@ -269,7 +280,7 @@ def test_programs_get_the_narrowed_grants(kernel: Kernel, folder: Path) -> None:
     assert ask(kernel, "spawn", ["sleep", "60"]) == (True, False, 137)
 
 
-def test_variables_are_narrowed(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_are_narrowed(kernel: Kernel) -> None:
     """For the worker's own environment and its programs; un-narrowed both are there."""
     kernel._core.environ.update(MODE="m", TOKEN="tok-1")
     assert ask(kernel, "environ", policy=READING) == ("m", "tok-1", "m-tok-1")
@@ -314,73 +325,6 @@ def test_output_comes_out_as_it_is_written(kernel: Kernel, capsys: Any) -> None:
     assert out.count("hello") == 2 and err.count("hello") == 1
 
 
-def is_alive(path: Path) -> bool:
-    before = path.read_text()
-    time.sleep(0.15)
-    return path.read_text() != before
-
-
-@pytest.mark.parametrize("ending", ["return", "error", "cancel", "timeout", "wall", "die"])
-def test_nothing_outlives_a_request(kernel: Kernel, folder: Path, ending: str) -> None:
-    """A process that left session and parents ends with it, whatever way that ends."""
-    path = folder / "out/alive"
-    then: list[Any] = {"return": [], "error": ["raise", "key"], "die": ["die"]}.get(
-        ending, ["sleep", 60]
-    )
-    policy = {**READING, "limits": {"wall": "1s"}} if ending == "wall" else READING
-    request = ["leave", str(path), then]
-
-    async def main() -> None:
-        if ending == "cancel":
-            async with anyio.create_task_group() as group:
-                group.start_soon(kernel.request, request, policy)
-                while not path.exists():
-                    await anyio.sleep(0.01)
-                assert is_alive(path)
-                group.cancel_scope.cancel()
-        else:
-            with anyio.move_on_after(1 if ending == "timeout" else 30):
-                await kernel.request(request, policy=policy)
-
-    expected = {"error": KeyError, "wall": LimitExceeded, "die": ToolError}.get(ending)
-    with pytest.raises(expected) if expected else contextlib.nullcontext():
-        anyio.run(main)
-    assert not is_alive(path)
-
-
-def test_a_killed_zygote_is_replaced(kernel: Kernel) -> None:
-    """Also while spares wait; and what it cannot import is told."""
-    assert ask(kernel, "value", "plain")
-    workers = kernel._core.workers
-    assert workers is not None and workers._zygote is not None
-    first = workers._zygote._process
-    first.kill()
-    first.wait()
-    for _ in range(4):
-        assert ask(kernel, "value", "plain")
-    assert workers._zygote is not None and workers._zygote._process.pid != first.pid
-
-
-def test_many_at_once(kernel: Kernel) -> None:
-    """A hundred requests at a time, each with its own answer, and nothing left open."""
-    before = len(os.listdir("/proc/self/fd"))
-    seen: list[Any] = []
-
-    async def one(number: int) -> None:
-        seen.append(await kernel.request(["value", ["plain", "fields"][number % 2]], policy=CLOSED))
-
-    async def main() -> None:
-        async with anyio.create_task_group() as group:
-            for number in range(100):
-                group.start_soon(one, number)
-
-    anyio.run(main)
-    assert len(seen) == 100
-    assert sum(value == handlers.VALUES["plain"] for value in seen) == 50
-    kernel.close()
-    assert len(os.listdir("/proc/self/fd")) <= before
-
-
 def test_limits_of_a_request_need_a_group(kernel: Kernel) -> None:
     """Memory for one request: held by a control group, or refused; never pretended."""
     policy = {**CLOSED, "limits": {"memory": "64M"}}
@@ -391,36 +335,6 @@ def test_limits_of_a_request_need_a_group(kernel: Kernel) -> None:
         assert "limits" in str(error)
     else:
         assert rows["limits.memory"] == "enforced"
-
-
-KILLED = """
-import asyncio, sys
-from box.worker_handlers import agent
-async def main():
-    async with agent.open(audit=sys.argv[2]) as kernel:
-        request = ["leave", sys.argv[1], ["sleep", 60]]
-        await kernel.request(request, policy={"fs": {"write": ["out"]}})
-if __name__ == "__main__":
-    asyncio.run(main())
-"""
-
-
-def test_everything_ends_with_a_killed_application(folder: Path, tmp_path: Path) -> None:
-    """SIGKILL to the process that made the kernel."""
-    script, path = tmp_path / "app.py", folder / "out/alive"
-    script.write_text(KILLED)
-    tests = str(Path(__file__).parent.parent)
-    env = {**os.environ, "AXON_TEST_FOLDER": str(folder)}
-    env["PYTHONPATH"] = os.pathsep.join([tests, str(Path(tests).parent)])
-    words = [sys.executable, str(script), str(path), str(tmp_path / "log")]
-    with subprocess.Popen(words, env=env) as application:
-        while not path.exists():
-            assert application.poll() is None
-            time.sleep(0.02)
-        assert is_alive(path)
-        application.kill()
-    time.sleep(0.3)
-    assert not is_alive(path)
 
 
 SCRIPT = """
