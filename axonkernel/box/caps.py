@@ -42,6 +42,7 @@ def net_plan(net: NetPolicy, asking: EscalationPolicy | None = None) -> NetPlan:
         resolver=net.resolver or "",
         proxy=net.proxy or "",
         relayed=net.proxy is not None,
+        listen=net.listen,
     )
     if net.allow is True:
         return plan._replace(open=True)
@@ -50,7 +51,7 @@ def net_plan(net: NetPolicy, asking: EscalationPolicy | None = None) -> NetPlan:
         plan = plan._replace(checked=True, relayed=True)
     if plan.relayed:  # which takes TCP alone
         plan = plan._replace(names=_by_tcp(plan.names), asked=_by_tcp(plan.asked))
-    if plan.allow or plan.ask:
+    if plan.allow or plan.ask or plan.listen:
         return plan
     named = "proxy" if plan.proxy else plan.link
     return plan._replace(link=named if plan.names and plan.resolves else "none")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Iterator
 
 from axonkernel.box.linux import bind_privately, child_subreaper, default_signals
 from axonkernel.box.model import NetPlan
@@ -23,8 +24,8 @@ __all__ = ["CHANGED", "Link"]
 CHANGED = "/run/axonkernel-links"
 _PLACES = ("/usr/bin/pasta", "/bin/pasta", "/usr/local/bin/pasta")
 _QUIET = ("--quiet", "--no-dhcp", "--no-dhcpv6", "--no-ra", "--no-map-gw")
-#: No port is forwarded either way.
-_CLOSED = ("-t", "none", "-u", "none", "-T", "none", "-U", "none")
+#: No port is forwarded from the box, and none to it but by TCP (_inward).
+_CLOSED = ("-u", "none", "-T", "none", "-U", "none")
 
 #: What a service manager, a terminal or a user sends to all of a session at once.
 _PATIENT = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -85,7 +86,7 @@ def _keep(orders: int, answer: int, net: NetPlan, foreign: bool) -> NoReturn:
     for number in _PATIENT:  # it ends with the warden, whom they reach as well
         signal.signal(number, signal.SIG_IGN)
     try:
-        link = _Pasta(foreign) if net.link == "pasta" else _veth(net)
+        link = _Pasta(foreign, net.listen) if net.link == "pasta" else _veth(net)
         try:
             if target := os.read(orders, 64):
                 link.up(int(target))
@@ -119,12 +120,13 @@ def _sweep() -> None:
 
 
 class _Pasta:
-    def __init__(self, foreign: bool) -> None:
+    def __init__(self, foreign: bool, listen: tuple[int, ...]) -> None:
         self._foreign = foreign
+        self._listen = listen
         child_subreaper()  # pasta goes to the background; it becomes a child of ours
 
     def up(self, target: int) -> None:
-        if said := _start(_namespace(str(target), self._foreign)):
+        if said := _start(_namespace(str(target), self._foreign), self._listen):
             raise BoxError("link", said)
 
     def down(self) -> None:
@@ -140,13 +142,25 @@ def _namespace(target: str, foreign: bool) -> tuple[str, ...]:
     return ("--netns-only", "--netns", bind_privately(f"/proc/{target}/ns/net", "net"))
 
 
-def _start(namespace: tuple[str, ...]) -> str:
+def _inward(listen: tuple[int, ...]) -> Iterator[str]:
+    """The words that let the host's own loopback lead to ports of the box's, and nothing else.
+
+    pasta takes one address for a port, so that it is IPv4.
+    """
+    for port in listen:
+        yield from ("-t", f"127.0.0.1/{port}")
+    if not listen:
+        yield from ("-t", "none")
+
+
+def _start(namespace: tuple[str, ...], listen: tuple[int, ...]) -> str:
     """Run pasta for a network namespace; "" when it is up, else what it said."""
     program = next((path for path in _PLACES if os.access(path, os.X_OK)), None)
     if program is None:
         return "not installed; fix: apt-get install passt"
     as_root = ("--runas", "0:0") if os.getuid() == 0 else ()
-    argv = [program, "--config-net", *_QUIET, *_CLOSED, *as_root, "-P", "/dev/null", *namespace]
+    closed = (*_inward(listen), *_CLOSED)
+    argv = [program, "--config-net", *_QUIET, *closed, *as_root, "-P", "/dev/null", *namespace]
     said_read, said_write = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -102,6 +102,7 @@ class NetPlan(NamedTuple):
         checked: the relay compares TLS server names.
         proxy: URL of the proxy that the relay goes through; "" for none. Secret: it may hold a
             password.
+        listen: TCP ports of the host's 127.0.0.1 that lead to those of the box's loopback.
     """
 
     allow: tuple[tuple[str, str, str], ...] = ()
@@ -118,6 +119,7 @@ class NetPlan(NamedTuple):
     resolver: str = ""
     checked: bool = False
     proxy: str = ""
+    listen: tuple[int, ...] = ()
 
     @property
     def resolves(self) -> bool:
@@ -390,6 +392,7 @@ def _decode_net(data: Any) -> NetPlan:
         names=tuple((a, p, q) for a, p, q in net.names),
         denied=tuple((a, p, q) for a, p, q in net.denied),
         asked=tuple((a, p, q) for a, p, q in net.asked),
+        listen=tuple(net.listen),
         ask=None if net.ask is None else _decode_ask(net.ask),
     )
 

@@ -29,6 +29,9 @@ _VETH = (
     "while it runs the host has an interface axonID and tables axonkernel-ID and "
     "axonkernel-forward, and forwards where it did not; put back at the end"
 )
+_LISTEN = (
+    "127.0.0.1 of the host leads to these ports of the box's loopback, for any user of the host"
+)
 _IN_MEMORY = "an interpreter that is there still runs what it reads"
 _BY_SERVER_NAME = (
     "a name is granted by TLS server name: what a server does for a client that asks it for "
@@ -166,6 +169,8 @@ def _boxed(
 ) -> Iterator[PostureField]:
     yield _fs(policy)
     yield _net(policy, plan)
+    if plan.net is not None and plan.net.listen:
+        yield PostureField("net.listen", "enforced", "pasta", _LISTEN)
     if plan.net is not None and plan.net.link == "veth":
         yield PostureField("net.link", "enforced", "veth, masqueraded by the host", _VETH)
     yield from _shell(policy, programs)

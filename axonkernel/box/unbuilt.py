@@ -31,8 +31,8 @@ def holds_noexec(policy: Policy) -> bool:
 def _net(net: NetPolicy) -> Iterator[tuple[str, str]]:
     if net.proxy is not None and net.proxy.startswith("https:"):
         yield "net.proxy", "TLS on the way to the proxy (http:// works)"
-    if net.listen:
-        yield "net.listen", "ports that the host can reach in the box"
+    if net.listen and net.link == "veth":
+        yield "net.listen", 'a way into the box (net.link = "pasta" has one)'
 
 
 def names_in(net: NetPolicy | None) -> tuple[str, ...]:

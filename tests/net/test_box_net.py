@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from box.boxed import PYTHON, Boxed, attempts_command
+from box.boxed import PYTHON, Boxed, attempts_command, command_line
 from lab.internet import ADDRESSES, Internet, Record
 
 pytestmark = [
@@ -283,8 +283,6 @@ for target in (("{ONE4}", 443), ("{TWO4}", 443)):
 def test_what_links_a_box_ends_with_it(near: Boxed) -> None:
     """pasta is there while the box runs, and gone when its supervisor is killed."""
     code = "import time; open('out/up', 'w'); time.sleep(30)"
-    from box.boxed import command_line
-
     words = command_line(*granting(f"{ONE4}:443"), "--write", "./out", command=[PYTHON, "-c", code])
     process = subprocess.Popen([*near.prefix, *words], env=near.env, cwd=near.project)
     with process:
@@ -331,3 +329,34 @@ print(got == data)
     run = near.exec(*granting(f"{ONE4}:7"), command=[PYTHON, "-ISc", code])
     assert run.text == "True\n", run.err
     assert sys.version_info >= (3, 11)
+
+
+def test_ports_that_the_host_may_reach(near: Boxed, net: Internet) -> None:
+    """``net.listen``: the host's 127.0.0.1 leads to the box's, at those ports and by no other
+    address; a box without an ``allow`` still reaches nothing."""
+    policy = near.root / "p.toml"
+    policy.write_text(f'[fs]\nread = ["{near.project}"]\n[net]\nallow = []\nlisten = [8091]\n')
+    code = f"""
+import socket
+servers = [socket.create_server(("127.0.0.1", port)) for port in (8091, 8092)]
+print("up", socket.socket().connect_ex(("{ONE4}", 443)), flush=True)
+client, source = servers[0].accept()
+client.sendall(b"from the box")
+"""
+    words = command_line("--policy", policy, "--quiet", command=[PYTHON, "-ISc", code])
+    pipe = subprocess.PIPE
+    connect = "socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
+    ask = f"import socket, sys; print({connect}.recv(99))"
+    argv = [*near.prefix, *words]
+    with subprocess.Popen(argv, env=near.env, cwd=near.project, stdout=pipe) as process:
+        try:
+            assert process.stdout and process.stdout.readline() == b"up 111\n"
+            for address, port in (("127.0.0.1", 8092), (Internet.near4, 8091), ("::1", 8091)):
+                refused = net.run([PYTHON, "-ISc", ask, address, str(port)])
+                assert "ConnectionRefusedError" in refused.stderr, (address, port)
+            taken = near.exec("--policy", policy, command=["true"])
+            assert taken.code == 125 and "8091" in taken.err, taken
+            reached = net.run([PYTHON, "-ISc", ask, "127.0.0.1", "8091"])
+            assert reached.stdout == "b'from the box'\n", reached.stderr
+        finally:
+            process.kill()

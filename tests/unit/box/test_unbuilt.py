@@ -22,7 +22,7 @@ ADDRESS = {"allow": ["9.9.9.9:443"]}
     ("data", "field"),
     [
         ({"net": {**ADDRESS, "proxy": "https://9.9.9.9:3128"}}, "net.proxy"),
-        ({"net": {**ADDRESS, "listen": [8080]}}, "net.listen"),
+        ({"net": {**ADDRESS, "listen": [8080], "link": "veth"}}, "net.listen"),
         ({"box": {"noexec": True}, "fs": {"write": ["/"]}}, "box.noexec"),
     ],
     ids=str,
