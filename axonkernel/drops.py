@@ -241,9 +241,12 @@ class _Asked:
         if refusal.protocol not in ("tcp", "udp") or not refusal.port:
             return
         protocol: Literal["tcp", "udp"] = "udp" if refusal.protocol == "udp" else "tcp"
-        request = ConnectRequest(refusal.address, refusal.port, protocol)
-        if (decision := self._decision(request)) is not None:
-            yield request, decision
+        # A name that is answered for one port is asked about when another is tried.
+        for host in filter(None, (refusal.address, refusal.name)):
+            request = ConnectRequest(host, refusal.port, protocol)
+            if (decision := self._decision(request)) is not None:
+                yield request, decision
+                return
 
     def named(self, name: str) -> Iterator[_Destination]:
         """The destinations that a name may be asked about for, whose ports are not known yet."""

@@ -134,7 +134,7 @@ def test_a_yes_opens_what_was_asked_about_and_a_no_is_final(scene: Scene) -> Non
         NINE._replace(port=444),
         NINE._replace(protocol="udp"),
         NINE._replace(protocol="icmp", port=0),
-        Refusal("8.8.8.8", "tcp", 443, "a.test"),
+        Refusal("8.8.8.8", "tcp", 445, "a.test"),
         Refusal("", "dns", 0, "a.test"),
         Refusal("10.0.0.1", "dns", 0, "a.test"),
     ],
@@ -158,6 +158,13 @@ def test_a_name_is_asked_about_for_its_ports(scene: Scene) -> None:
     assert sorted(scene.person.asked) == [
         "connect a.test:443-444", "connect a.test:53/udp", "connect c.b.test:443",
     ]  # fmt: skip
+
+
+def test_another_port_of_a_name_is_asked_about_when_it_is_tried(scene: Scene) -> None:
+    """By the name that led to the address, for that one port."""
+    scene.person.says["connect a.test:444"] = Answer.yes("me")
+    scene.hear(Refusal("8.8.8.8", "tcp", 444, "a.test"))
+    scene.box.await_order("grant", "a.test", "tcp", "444")
 
 
 def test_a_name_nobody_may_add_is_refused_at_once(scene: Scene) -> None:

@@ -110,7 +110,7 @@ class Answering:
             self._dns != "off"
             and asked.question.kind in _LOCAL
             and self.granted.asks(name)
-            and not self.granted.spans(name)
+            and self.granted.waits(name)
             and (name in self._held or len(self._held) < _MOST_HELD)
         )
 

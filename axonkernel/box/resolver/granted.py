@@ -56,6 +56,13 @@ class Granted:
         left = less(self._found(self._asked, name), self.denied(name))
         return any(True for _ in left)
 
+    def waits(self, name: str) -> bool:
+        """Whether nothing is granted of a name before a person has said so.
+
+        Where everything may be reached, an answer is all that can be withheld.
+        """
+        return not (self._added.get(name) if self._open else self.spans(name))
+
     def add(self, host: str, protocol: str, ports: str) -> None:
         """Grant a name for some ports more, all of which it was asked for."""
         self._added.setdefault(host, []).append(parse(protocol, ports))

@@ -120,6 +120,16 @@ def test_with_everything_allowed_only_denied_names_are_not() -> None:
     assert found.spans("x.evil.test") == (Span("udp", 1, 65535),)
 
 
+def test_a_name_waits_for_a_person_while_nothing_of_it_is_granted() -> None:
+    """One port that is granted answers it; where all are, only a person's yes does."""
+    some = granted(allow=["a.test:80"], escalate=["a.test:443", "b.test:443"])
+    assert some.asks("a.test") and not some.waits("a.test") and some.waits("b.test")
+    everything = granted(allow=True, escalate=["a.test:443"])
+    assert everything.waits("a.test") and everything.asks("a.test")
+    everything.add("a.test", "tcp", "443")
+    assert not everything.waits("a.test")
+
+
 def test_a_person_adds_one_name_for_some_ports() -> None:
     """And no other."""
     found = granted(allow=[], escalate=["*.test:443"])
