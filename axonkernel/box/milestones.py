@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 __all__ = ["MILESTONES", "observe", "reached"]
 
-#: In the order they are reached, with who reaches them.
+#: In the order they are reached, with who reaches them; the two work at once.
 MILESTONES = {
     "asked": "warden",
     "spawned": "warden",
     "made": "warden",
-    "walled": "warden",
     "built": "supervisor",
+    "walled": "warden",
     "scoped": "supervisor",
     "confined": "warden",
     "opened": "warden",

@@ -60,6 +60,7 @@ class Warden:
         self.standing = standing
         self.held = held
         self.mounted = False
+        self.scope_due = False
         self.started_s = 0.0
 
     def run(self, outside: dict[str, str], fault: Exception | None, *, scope: bool) -> None:
@@ -81,11 +82,12 @@ class Warden:
             keeper.sweep(self.plan)
             stage = "mounts"
             self._await_init()
+            if scope:
+                self._ask_for_scope()
             stage = "table"
             self._wall_network()
             stage = "limits"
-            if scope:
-                self._await_scope()
+            self._await_scope()
             stage = "gate"
             if self.plan.traced:
                 self._pass_gate(outside)
@@ -131,12 +133,20 @@ class Warden:
         if self.standing.link is not None:
             self.standing.link.begin(os.getpid())  # after the table: no moment without it
 
-    def _await_scope(self) -> None:
-        """Have the supervisor move the box into its scope."""
+    def _ask_for_scope(self) -> None:
+        """Have the supervisor move the box into its scope, which takes systemd 10 ms."""
         standing = self.standing
         pids = [pid for pid in (standing.bwrap.pid, standing.init, standing.parked) if pid]
         self.control.send({"event": "built", "init": standing.init, "pids": pids})
+        self.scope_due = True
+
+    def _await_scope(self) -> None:
+        """The box is in its scope: what its pid 1 forks before that would stay outside."""
+        if not self.scope_due:
+            return
+        standing = self.standing
         order, _ = self.control.receive()
+        self.scope_due = False
         if order["op"] != "go":
             raise BoxError("limits", order.get("message", "the supervisor gave up"))
         standing.folder = order["group"]
@@ -230,6 +240,9 @@ class Warden:
 
     def _abort(self, stage: str, message: str) -> None:
         """Undo what stands; nothing ran, or the supervisor is gone."""
+        # A group that is being made is known, and its processes are there, when that is over.
+        with contextlib.suppress(BoxError, ChannelClosed, OSError):
+            self._await_scope()
         self.standing.take_down()
         self._finish(BoxResult(_EXIT_CODES.get(stage, 125), "launch", stage, message))
 
