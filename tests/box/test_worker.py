@@ -30,6 +30,7 @@ from axonkernel.kernel.passing import Unpassable, Unpasser, passed
 from box import raw_worker
 from box import worker_handlers as handlers
 from lab.agents import Project
+from lab.processes import REPOSITORY
 from unit.memory import MemoryAudit
 
 pytestmark = pytest.mark.box
@@ -337,34 +338,19 @@ def test_limits_of_a_request_need_a_group(kernel: Kernel) -> None:
         assert rows["limits.memory"] == "enforced"
 
 
-SCRIPT = """
-import asyncio
-from axonkernel import define_agent
-agent = define_agent("reviewer", {"fs": {"read": ["./src"]}})
-
-@agent.handler
-def review(kernel, request):
-    return open("src/app.py").read()
-
-async def main():
-    async with agent.open() as kernel:
-        print(await kernel.request(1))
-        try:
-            await kernel.request(1, policy={"fs": {"read": [], "write": []}})
-        except PermissionError as error:
-            print("refused", error.filename)
-
-"""
-
-
-def test_a_script_needs_its_guard(tmp_path: Path) -> None:
-    """``__main__`` is imported again by its file; one without the guard is told how to have it."""
+def test_the_example_of_the_readme(tmp_path: Path) -> None:
+    """A script is imported again by its file; without its guard it is told how to have it."""
+    text = (REPOSITORY / "README.md").read_text().partition("## Less for one request")[2]
+    script = text.partition("```python\n")[2].partition("```")[0]
     project = Project(tmp_path / "home")
-    project.write("src/app.py", "app")
-    project.write("agent.py", SCRIPT + "if __name__ == '__main__':\n    asyncio.run(main())\n")
+    project.write("src/app.py", "answer = 42")
+    project.write("agent.py", script)
     ended = project.run([sys.executable, "agent.py"])
-    assert (ended.code, ended.out.split()) == (0, ["app", "refused", "src/app.py"]), ended.err
-    project.write("agent.py", SCRIPT + "asyncio.run(main())\n")
+    refused = "[Errno 13] Permission denied: 'src/app.py'"
+    assert (ended.code, ended.out.splitlines()) == (0, ["answer = 42", refused]), ended.err
+    assert refused in script
+    guard = script.index("if __name__")
+    project.write("agent.py", script[:guard] + "asyncio.run(main())\n")
     ended = project.run([sys.executable, "agent.py"])
     assert ended.code != 0 and "if __name__ == '__main__':" in ended.err
 
