@@ -157,6 +157,7 @@ def _network(policy: Policy, plan: BoxPlan) -> dict[str, Any] | None:
         "names": [f"{name}:{port}/{protocol}" for name, protocol, port in plan.net.names],
         "names_by": _names_by(plan.net),
         "deny": [f"{host}:{port}/{protocol}" for host, protocol, port in plan.net.deny],
+        "escalate": [] if plan.net.ask is None else list(plan.net.ask.escalate),
         "unix_sockets": policy.net.unix,
     }
 

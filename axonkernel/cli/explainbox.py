@@ -187,6 +187,8 @@ def _network(network: Mapping[str, Any] | None) -> Iterator[str]:
             yield from _row("names", network["names"], f"by {network['names_by']}")
     if network["deny"]:
         yield from _row("but not", network["deny"])
+    if network["escalate"]:
+        yield from _row("asked", network["escalate"], "when a program tries")
     if network["unix_sockets"] == "none":
         yield from _row("unix sockets", ["none; connected pairs stay"])
 
