@@ -130,8 +130,7 @@ class Core:
             if self._confiner is None:
                 from axonkernel.process.confiner import Confiner
 
-                boxed = self.boxed
-                self._confiner = Confiner() if boxed is None else Confiner(self.policy, boxed.write)
+                self._confiner = Confiner(inside=self.inside)
             return self._confiner
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from axonkernel.blocks import BASH_ENVIRONMENT, foreign_locale
 from axonkernel.errors import AxonError, LimitExceeded, ToolError
 from axonkernel.kernel.plans import Command, Env, Plan, Plans
 from axonkernel.kernel.spawned import Spawned
+from axonkernel.kernel.terms import terms_in_box
 from axonkernel.kernel.walls import has_to_end, held_around, needs_confining, takes_part
 from axonkernel.policy.request import ProcessRequest, ShellRequest
 from axonkernel.process import Call, Place, ProcessResult, Start, needs_box
@@ -166,7 +167,7 @@ class Processes:
             stays=not has_to_end(policy),
             channel=plan.channel,
         )
-        return Call(start, self._place(plan, policy, boxed, identity), data, timeout_s)
+        return Call(start, self._place(plan, scope, boxed, identity), data, timeout_s)
 
     def _leaves(self, plan: Plan) -> bool:
         """Whether the supervisor asks about a call: it asks by the rules of the whole agent,
@@ -178,8 +179,8 @@ class Processes:
             return False
         return core.base.decide(plan.request).verdict == "escalate"
 
-    def _place(self, plan: Plan, policy: Policy, boxed: bool, identity: str) -> Place:
-        core = self._core
+    def _place(self, plan: Plan, scope: Scope, boxed: bool, identity: str) -> Place:
+        core, policy = self._core, scope.policy
         # A block of code a model wrote is not run beside the agent itself.
         confined = core.inside and plan.channel >= 0
         confined |= needs_confining(policy, core.policy, inside=core.inside)
@@ -192,6 +193,7 @@ class Processes:
             core.lookup.path if policy.shell is not None else (),
             confiner=core.confiner() if guarded else None,
             confined=confined,
+            terms=partial(terms_in_box, core, scope) if core.inside else None,
             around=held_around(policy, core.policy, core.posture) if core.inside else (),
             drops=partial(_drops, core, identity) if boxed else None,
             brokered=core.brokered,

@@ -13,13 +13,11 @@ from typing import Any
 
 from axonkernel.box.channel import ChannelClosed
 from axonkernel.errors import BoxError
-from axonkernel.process.boxed import dropped, environment
 from axonkernel.process.confiner import Confiner
 from axonkernel.process.lanes import Lane, Lanes
 from axonkernel.process.plain import environment_of, start_plain
 from axonkernel.process.result import Usage
-from axonkernel.process.rooms import Walls
-from axonkernel.process.start import Ending, Place, Running, Start
+from axonkernel.process.start import Ending, Place, Running, Start, Terms
 
 __all__ = ["start_confined"]
 
@@ -33,39 +31,31 @@ def start_confined(start: Start, place: Place, stdin: int, stdout: int, stderr: 
     streams = (stdin, stdout, stderr)
     confiner: Confiner = place.confiner
     if place.confined:
-        plan, walls = confiner.plan(start, place)
-        if walls is not None:
-            held = tuple(row.field for row in plan.posture if row.state == "enforced")
-            held += tuple(field for field in place.around if field not in held)
-            env = dict(environment(start, plan))
-            return _started(start, place, walls, env, streams, held, dropped(place, plan))
+        terms = confiner.terms(start, place)
+        if terms.walls is not None:
+            return _started(start, place, terms, streams)
     if start.stays:
         return start_plain(start, place, *streams)
     env, kept_out = environment_of(start, place)
-    return _started(start, place, confiner.guarded, env, streams, place.around, kept_out)
+    terms = Terms(confiner.guarded, tuple(env.items()), kept_out)
+    return _started(start, place, terms, streams)
 
 
-def _started(
-    start: Start,
-    place: Place,
-    walls: Walls,
-    env: dict[str, str],
-    streams: tuple[int, int, int],
-    held_by: tuple[str, ...],
-    env_dropped: tuple[str, ...],
-) -> _Confined:
+def _started(start: Start, place: Place, terms: Terms, streams: tuple[int, int, int]) -> _Confined:
     lanes: Lanes = place.confiner.lanes
+    env = start.wanted({**dict(terms.env), **start.env})
     argv = (start.program.name, *start.argv[1:])
     order = {"argv": argv, "file": start.program.file, "env": env, "stays": start.stays}
     channel = (start.channel,) if start.channel >= 0 else ()
     cwd = os.open(start.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        lane = lanes.start(walls, order, (cwd, *streams, *channel))
+        lane = lanes.start(terms.walls, order, (cwd, *streams, *channel))
     finally:
         os.close(cwd)
     names: tuple[str, ...] = ("box",) if place.around else ()
-    names += ("landlock",) if walls.paths is not None else ()
-    return _Confined(lanes, lane, start.stays, held_by, names, env_dropped)
+    names += ("landlock",) if terms.walls.rules is not None else ()
+    held = (*terms.held_by, *(each for each in place.around if each not in terms.held_by))
+    return _Confined(lanes, lane, start.stays, held, names, terms.env_dropped)
 
 
 class _Confined:

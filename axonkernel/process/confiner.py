@@ -1,4 +1,4 @@
-"""What confines the programs of one kernel, and the plans that were made for them before."""
+"""What confines the programs of one kernel, and what was found out for them before."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from attrs import define, evolve
+from attrs import define
 
-from axonkernel.box.model import BoxPlan
 from axonkernel.folders import own_folders
-from axonkernel.policy.model import Policy
+from axonkernel.process.boxed import dropped, environment
 from axonkernel.process.lanes import Lanes
 from axonkernel.process.rooms import Walls
-from axonkernel.process.start import Place, Start
+from axonkernel.process.start import Place, Start, Terms
 
 __all__ = ["Confiner"]
 
-#: Plans that are kept, and seconds that the floor of one is believed to be the same.
-_MOST_PLANS, _AGE_S = 64, 10.0
+#: Terms that are kept, and seconds that the floor of one is believed to be the same.
+_MOST_TERMS, _AGE_S = 64, 10.0
 #: A folder that changed just before it was looked at may change again within one tick of the
 #: clock that stamps it.
 _TICK_NS = 20_000_000
@@ -30,70 +29,73 @@ class Confiner:
     """Confines programs where they stand. From any thread, after forks too.
 
     Arguments:
-        around: what the box around this process holds; None outside one.
-        private: paths that this box has of its own to write.
+        inside: a box is around this process, and has taken what it takes.
     """
 
-    def __init__(self, around: Policy | None = None, private: tuple[str, ...] = ()) -> None:
+    def __init__(self, *, inside: bool) -> None:
         self.lanes = Lanes()
-        #: Of programs that are to be ended well, and no more. A box around has taken the rest.
-        self.guarded = Walls(loose=around is None)
-        self._around = around
-        self._private = private
-        self._plans: OrderedDict[object, _Kept] = OrderedDict()
+        #: Of programs that are to be ended well, and no more.
+        self.guarded = Walls(loose=not inside)
+        self._terms: OrderedDict[object, _Kept] = OrderedDict()
 
-    def plan(self, start: Start, place: Place) -> tuple[BoxPlan, Walls | None]:
-        """The plan for a program, and what it gives up; None where nothing can be."""
+    def terms(self, start: Start, place: Place) -> Terms:
+        """How a program is confined.
+
+        Raises IsolationUnavailable for what nothing can hold here, BoxError.
+        """
         key = (place.policy, start.cwd, start.program, start.channel >= 0)
-        kept = self._plans.get(key)
+        kept = self._terms.get(key)
         if kept is None or not kept.is_true():
-            kept = self._make(start, place)
-            self._plans[key] = kept
-            while len(self._plans) > _MOST_PLANS:
+            made = (place.terms or _without_box)(start, place)
+            folders = tuple(_folders(made.names))
+            kept = _Kept(made, folders, time.monotonic())
+            self._terms[key] = kept
+            while len(self._terms) > _MOST_TERMS:
                 with suppress(KeyError):  # another thread did it
-                    self._plans.popitem(last=False)
-        return kept.plan, kept.walls
+                    self._terms.popitem(last=False)
+        return kept.terms
 
     def close(self) -> None:
         """End what waits for programs."""
         self.lanes.close()
 
-    def _make(self, start: Start, place: Place) -> _Kept:
-        from axonkernel.box import confine
-        from axonkernel.box.host import Ask
-        from axonkernel.box.interpreter import interpreter_files
-        from axonkernel.box.prepare import create, prepare_confined
 
-        # The interpreter of a block is this one, which may be no whole program by itself.
-        own = interpreter_files() if start.channel >= 0 else ()
-        ask = Ask("call", start.cwd, start.program.name, own, state=own_folders())
-        policy, around = place.policy, self._around
-        if around is not None and policy.net == around.net:
-            policy = evolve(policy, net=None)  # no narrower: the box holds it, its loopback stays
-        plan = prepare_confined(policy, ask, env=place.environ)
-        create(plan)
-        if not plan.mounts:
-            return _Kept(plan, None, (), time.monotonic())
-        # Who narrows no files keeps what the box around has of its own.
-        private = self._private if around is not None and policy.fs == around.fs else ()
-        paths = confine.paths(plan.mounts, private)
-        folders = tuple(_folders((*paths.read, *paths.write)))
-        tcp = plan.net is None or plan.net.open or bool(plan.net.allow)
-        walls = Walls(paths, tcp, plan.filter, plan.run_as)
-        return _Kept(plan, walls, folders, time.monotonic())
+def _without_box(start: Start, place: Place) -> Terms:
+    """For a machine on which no box can be made: as much of it as a process can give up."""
+    from axonkernel.box import confine, landlock
+    from axonkernel.box.host import Ask
+    from axonkernel.box.interpreter import interpreter_files
+    from axonkernel.box.prepare import create, prepare_confined
+
+    # The interpreter of a block is this one, which may be no whole program by itself.
+    own = interpreter_files() if start.channel >= 0 else ()
+    ask = Ask("call", start.cwd, start.program.name, own, state=own_folders())
+    plan = prepare_confined(place.policy, ask, env=place.environ)
+    create(plan)
+    env, kept_out = environment(start, plan), dropped(place, plan)
+    if not plan.mounts:
+        return Terms(None, env, kept_out)
+    paths = confine.paths(plan.mounts, ())
+    tcp = plan.net is None or plan.net.open or bool(plan.net.allow)
+
+    def rules(folder: str) -> int:
+        return landlock.ruleset(paths._replace(write=(*paths.write, folder)), tcp=tcp)
+
+    walls = Walls(rules, private=True, filter=plan.filter, run_as=plan.run_as)
+    held = tuple(row.field for row in plan.posture if row.state == "enforced")
+    return Terms(walls, env, kept_out, held, (*paths.read, *paths.write))
 
 
 @define
 class _Kept:
-    """A plan, what it comes to, and the folders that its paths lie in."""
+    """Terms, and the folders that the paths of their rules lie in."""
 
-    plan: BoxPlan
-    walls: Walls | None
+    terms: Terms
     folders: tuple[_Folder, ...]
     made_s: float
 
     def is_true(self) -> bool:
-        """Whether its paths are still what they were: rules are about files, not names."""
+        """Whether the paths are still what they were: rules are about files, not names."""
         if time.monotonic() - self.made_s > _AGE_S:
             return False
         return all(folder.is_same() for folder in self.folders)

@@ -10,10 +10,10 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Callable
 
 from attrs import define, frozen
 
-from axonkernel.box import landlock
 from axonkernel.process.zygote import Zygote
 
 __all__ = ["Room", "Walls", "close", "empty", "make", "remove"]
@@ -24,15 +24,16 @@ class Walls:
     """What a program gives up. The same for all that may share rooms.
 
     Arguments:
-        paths: what stays in reach; None for everything, and no private folder.
-        tcp: False closes TCP.
+        rules: builds the Landlock rules (a descriptor) with a private folder in them, or with
+            "" for none; None for no rules.
+        private: it has a folder of its own, in place of /tmp and HOME.
         filter: the seccomp filter, raw BPF in base64; "" for none.
         run_as: (uid, gid) to become; None keeps this process's own.
         loose: it gives up nothing at all.
     """
 
-    paths: landlock.Paths | None = None
-    tcp: bool = True
+    rules: Callable[[str], int] | None = None
+    private: bool = False
     filter: str = ""
     run_as: tuple[int, int] | None = None
     loose: bool = False
@@ -43,7 +44,7 @@ class Room:
     """Rules, and a private folder in them.
 
     Arguments:
-        rules: a descriptor (landlock.ruleset); -1 for none.
+        rules: a descriptor; -1 for none.
         folder: empty until a program is in the room; "" for none.
     """
 
@@ -57,15 +58,14 @@ def make(walls: Walls, zygote: Zygote) -> Room:
 
     Raises OSError where there is no Landlock.
     """
-    if walls.paths is None:
-        return Room(walls, -1, "")
+    if not walls.private:
+        return Room(walls, -1 if walls.rules is None else walls.rules(""), "")
     folder = tempfile.mkdtemp(prefix="axonkernel-")
     try:
         zygote.tell(op="made", folder=folder)
         if walls.run_as is not None:
             os.chown(folder, *walls.run_as)
-        within = walls.paths._replace(write=(*walls.paths.write, folder))
-        return Room(walls, landlock.ruleset(within, tcp=walls.tcp), folder)
+        return Room(walls, -1 if walls.rules is None else walls.rules(folder), folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -126,6 +126,25 @@ class Running(Protocol):
 
 
 @frozen
+class Terms:
+    """How a program is confined where it stands.
+
+    Arguments:
+        walls: what it gives up (rooms.Walls); None where this kernel of the OS can do nothing.
+        env: its environment.
+        env_dropped: names of variables that it does not get.
+        held_by: the declared fields that the walls hold.
+        names: paths that the walls are about, for as long as they are the same files.
+    """
+
+    walls: Any
+    env: tuple[tuple[str, str], ...] = ()
+    env_dropped: tuple[str, ...] = ()
+    held_by: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+@frozen
 class Place:
     """Where programs of one kernel run.
 
@@ -137,6 +156,7 @@ class Place:
         confiner: without boxes, what starts programs so that nothing of them stays
             (confiner.Confiner); None starts them plainly.
         confined: it has them give up what they can, too.
+        terms: how, in a box; None where there is none around.
         around: the declared fields that a box around this process holds for them; () outside.
         narrowed: the policy of a narrowed request, as data: its programs get boxes of their own
             from the supervisor of this box; None where they do not.
@@ -150,6 +170,7 @@ class Place:
     path: tuple[str, ...] = ()
     confiner: Any = None
     confined: bool = False
+    terms: Callable[[Start, Place], Terms] | None = None
     around: tuple[str, ...] = ()
     drops: Callable[[NetPlan | None], Drops] | None = None
     brokered: tuple[str, ...] = ()
