@@ -27,6 +27,8 @@ from net.two_namespaces import become_root_of_own_namespaces, ip, linked_to
 from unit.box.hellos import hello, records, server_name
 
 ONE4, TWO4, ONE6 = "198.51.100.7", "198.51.100.8", "2001:db8::7"
+#: Granted as well, and nobody is there.
+GONE = "198.51.100.99"
 WORLD = (ONE4, TWO4, ONE6)
 ECHO, RESET, SUM, DEAF, GIVE, NOBODY = 443, 444, 446, 447, 448, 450
 PORTS = (ECHO, RESET, SUM, DEAF, GIVE, NOBODY)
@@ -185,8 +187,12 @@ def relay(told: int, ready: int, proxied: str) -> None:
     def tell(*refused: Any) -> None:
         os.write(told, (json.dumps(refused) + "\n").encode())
 
-    module.HELLO_S = 0.7
-    rules = Rules(True, lambda name, port: name in ("api.test", "web.test") and port != UNGRANTED)
+    module.HELLO_S, module.ATTEMPT_S = 0.7, 0.3
+    rules = Rules(
+        True,
+        lambda name, port: name in ("api.test", "web.test") and port != UNGRANTED,
+        addresses=lambda name: (GONE, ONE4) if name == "web.test" else (),
+    )
     if proxied:
         proxy = parse_proxy(proxied)
         through = Through(
@@ -275,6 +281,7 @@ def names() -> dict[str, str]:
         "wrong": asked(b"\x16\x03\x01\x00\x00"),
         "the relay itself": asked(HELLO, "127.0.0.1", 1023),
         "nobody there": asked(HELLO, port=NOBODY),
+        "another address of the name": asked(named("web.test"), GONE),
         "port": refusal(ONE4, UNGRANTED),
         "address": refusal("198.51.100.9", ECHO),
     }
@@ -427,6 +434,7 @@ def main() -> None:
         wait_for_ipv6()
         nft.load(nft.ruleset(NetPlan(link="veth", relayed=True)))
         granted = [(address, "tcp", port) for address in WORLD for port in PORTS]
+        granted.append((GONE, "tcp", ECHO))
         granted += [(address, "tcp", port) for address in MADE_UP for port in (443, 22)]
         nft.add_elements(granted, 300, redirected.SET)
         answer: dict[str, Any] = {}

@@ -36,13 +36,15 @@ def test_a_program_sees_the_address_it_asked_for(played: dict[str, Any]) -> None
 
 def test_the_server_name_decides(played: dict[str, Any]) -> None:
     """Granted names pass, at every granted address, however spelled and cut up; others, none,
-    other protocols and malformed hellos are reset; ports and addresses stay the table's."""
+    other protocols and malformed hellos are reset; ports and addresses stay the table's. Where
+    nobody answers, another address of the name is tried."""
     reset, refused = "ConnectionResetError", "ConnectionRefusedError"
     assert played["names"] == {
         "granted": "echo", "granted6": "echo", "granted, other address": "echo",
         "capitals, a dot": "echo", "in small records": "echo",
         "other": reset, "other6": reset, "below": reset, "none": reset, "plain": reset,
         "wrong": reset, "the relay itself": reset, "nobody there": reset,
+        "another address of the name": "echo",
         "port": refused, "address": refused,
     }  # fmt: skip
     assert played["byte_by_byte"] == "echo"

@@ -6,9 +6,10 @@ proxy), and is then two flows. Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from axonkernel.box.resolver import original
 from axonkernel.box.resolver.hello import Hello, HelloReader
@@ -20,6 +21,9 @@ __all__ = ["Connection", "Dialing", "Refused", "Rules", "Through"]
 
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 _PART_BYTES = 16 * 1024
+#: Addresses of a name that are tried: the client's connection stands already, so that it does
+#: not try another by itself.
+_TRIED = 4
 
 #: Hear of some events of a socket of a connection.
 Watch = Callable[[socket.socket, "Connection", int], None]
@@ -71,12 +75,14 @@ class Rules(NamedTuple):
     Arguments:
         check: its TLS server name is compared.
         granted: whether a server name is granted for a port.
+        addresses: where else a granted name is found, the last answer first.
         through: the proxy; None to go on to where the client meant.
     """
 
     check: bool
     granted: Callable[[str, int], bool]
     through: Through | None = None
+    addresses: Callable[[str], Iterable[str]] = lambda _: ()
 
 
 class Connection:
@@ -98,6 +104,8 @@ class Connection:
     ) -> None:
         self.address = address
         self.port = port
+        #: The server name, or the name its address was made up for, once it is known.
+        self.name = rules.through.name_of(address) if rules.through else ""
         #: What it is when it takes too long now.
         self.overdue = "slow"
         self.spliced = False
@@ -109,10 +117,10 @@ class Connection:
         self._pipes = pipes
         self._watch = watch
         self._flows: tuple[Flow, Flow] | None = None
-        self._name = rules.through.name_of(address) if rules.through else ""
         self._first = bytearray()
         self._reply = bytearray()
         self._reader = HelloReader()
+        self._places: list[str] = []
         self._step = self._begin
 
     @property
@@ -150,7 +158,7 @@ class Connection:
     # -- the steps ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        if self._rules.through and not self._name:
+        if self._rules.through and not self.name:
             raise Refused("ungranted")
         self._watch(self._client, self, _IN)
         if self._rules.check:
@@ -177,26 +185,44 @@ class Connection:
             raise Refused(f"tls-{hello.kind}")
         if not self._rules.granted(hello.name, self.port):
             raise Refused("tls-name", hello.name)
-        self._name = self._name or hello.name
+        self.name = self.name or hello.name
 
     def _dial(self) -> None:
         self.overdue = "unreachable"
         self._watch(self._client, self, 0)
+        if self._rules.through is None:
+            places = dict.fromkeys((self.address, *self._rules.addresses(self.name)))
+            self._places = list(places)[:_TRIED]
+            self.try_next()
+            return
         try:
-            if self._rules.through:
-                self.is_dialed_for = True
-                self._rules.through.dialer.ask()
-            else:
-                self.dialed(original.begin(self.address, self.port))
+            self._rules.through.dialer.ask()
         except OSError:
-            raise Refused("unreachable", self._name) from None
+            raise Refused("unreachable", self.name) from None
+        self.is_dialed_for = True
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is another address to try."""
+        return bool(self._places)
+
+    def try_next(self) -> None:
+        """Go on to the next address. Raises Refused when none is left."""
+        if self._server is not None:
+            self._watch(self._server, self, -1)
+            self._server.close()
+            self._server = None
+        while self._places:
+            with contextlib.suppress(OSError):
+                return self.dialed(original.begin(self._places.pop(0), self.port))
+        raise Refused("unreachable", self.name)
 
     def dialed(self, server: socket.socket | None) -> None:
         """Go on by a connection that is being made; None for that there is none to be had.
         Raises Refused."""
         self.is_dialed_for = False
         if server is None:
-            raise Refused("unreachable", self._name)
+            raise Refused("unreachable", self.name)
         self._server = server
         self._watch(server, self, _OUT)
         self._step = self._connected
@@ -204,13 +230,14 @@ class Connection:
     def _connected(self) -> None:
         assert self._server
         if self._server.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            raise Refused("unreachable", self._name)
+            self.try_next()
+            return
         through = self._rules.through
         if through is None:
             self._splice(b"")
             return
         # A new connection takes so few bytes at once.
-        self._server.send(request(self._name, self.port, through.credentials))
+        self._server.send(request(self.name, self.port, through.credentials))
         self._watch(self._server, self, _IN)
         self._step = self._read_reply
 
@@ -224,9 +251,9 @@ class Connection:
         if reply.kind == "open":
             self._splice(reply.rest)
         elif reply.kind == "refused":
-            raise Refused(f"proxy-{reply.status}", self._name)
+            raise Refused(f"proxy-{reply.status}", self.name)
         elif reply.kind == "malformed" or not part or len(self._reply) > REPLY_BYTES:
-            raise Refused("unreachable", self._name)
+            raise Refused("unreachable", self.name)
 
     def _splice(self, rest: bytes) -> None:
         assert self._server

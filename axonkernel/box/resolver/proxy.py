@@ -68,15 +68,17 @@ def request(host: str, port: int, credentials: str) -> bytes:
 
 def read_reply(data: bytes) -> Reply:
     """What the first bytes of a proxy's answer say."""
-    end = _END.search(data)
-    if end is None:
-        whole = len(data) > REPLY_BYTES or not b"HTTP/1.".startswith(data[:7])
-        return Reply("malformed" if whole else "more")
-    status = _STATUS.match(data)
-    if status is None:
-        return Reply("malformed")
+    while True:
+        end = _END.search(data)
+        if end is None:
+            wrong = len(data) > REPLY_BYTES or not b"HTTP/1.".startswith(data[:7])
+            return Reply("malformed" if wrong else "more")
+        status = _STATUS.match(data)
+        if status is None:
+            return Reply("malformed")
+        data = data[end.end() :]
+        if not status[1].startswith(b"1"):  # what comes before the answer
+            break
     if status[1].startswith(b"2"):
-        return Reply("open", rest=data[end.end() :])
-    if status[1].startswith(b"1"):
-        return read_reply(data[end.end() :])
+        return Reply("open", rest=data)
     return Reply("refused", int(status[1]))

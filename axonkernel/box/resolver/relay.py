@@ -21,8 +21,9 @@ __all__ = ["HELLO_S", "MOST", "WAITING", "Relay"]
 
 #: Connections at once, and those among them that have not said yet where they go.
 MOST, WAITING = 8192, 1024
-#: How long a client has for its hello, and how long going on may take (seconds).
-HELLO_S, ONWARD_S = 10.0, 20.0
+#: How long a client has for its hello, and how long going on may take; to an address that is
+#: not the last one of its name (seconds).
+HELLO_S, ONWARD_S, ATTEMPT_S = 10.0, 20.0, 2.0
 #: A connection has two sockets, and a pipe each way while bytes are on their way.
 _DESCRIPTORS = 6
 _SPARE_DESCRIPTORS = 256
@@ -90,7 +91,12 @@ class Relay:
         """Refuse those that let us wait for too long."""
         now_s = time.monotonic()
         for connection in [each for each, end_s in self._waiting.items() if end_s <= now_s]:
-            self._refuse(connection, Refused(connection.overdue))
+            if connection.has_more:
+                self._do(connection, connection.try_next)
+                if connection in self._waiting:
+                    self._waiting[connection] = now_s + _patience_s(connection)
+            else:
+                self._refuse(connection, Refused(connection.overdue, connection.name))
         self._close_over()
 
     def close(self) -> None:
@@ -130,7 +136,8 @@ class Relay:
             self._tell("full", address, port, "")
             return
         if len(self._waiting) >= WAITING:
-            self._refuse(next(iter(self._waiting)), Refused("slow"))
+            first = next(iter(self._waiting))
+            self._refuse(first, Refused(first.overdue, first.name))
         self._waiting[connection] = time.monotonic() + HELLO_S
         self._go_on(connection, -1, 0)
 
@@ -170,7 +177,7 @@ class Relay:
             elif connection.spliced:
                 self._waiting.pop(connection, None)
             elif connection.overdue != before:
-                self._waiting[connection] = time.monotonic() + ONWARD_S
+                self._waiting[connection] = time.monotonic() + _patience_s(connection)
                 if connection.is_dialed_for:
                     self._undialed.append(connection)
 
@@ -204,6 +211,10 @@ class Relay:
         for connection, reset in self._over:
             connection.close(reset=reset)
         self._over.clear()
+
+
+def _patience_s(connection: Connection) -> float:
+    return ATTEMPT_S if connection.has_more else ONWARD_S
 
 
 def _room(descriptors: int) -> int:

@@ -9,6 +9,7 @@ from axonkernel.box.resolver.connection import Rules, Through
 from axonkernel.box.resolver.dialer import Dialer
 from axonkernel.box.resolver.doors import Doors
 from axonkernel.box.resolver.granted import Granted
+from axonkernel.box.resolver.known import Known
 from axonkernel.box.resolver.loop import Loop
 from axonkernel.box.resolver.made_up import MadeUp
 from axonkernel.box.resolver.proxy import parse_proxy
@@ -48,6 +49,8 @@ def begin(
     if made_up is not None and dialer is not None:
         through = Through(made_up.name, parse_proxy(net.proxy).credentials, dialer)
     listeners = [socket.socket(fileno=door.detach()) for door in doors.relay]
-    relay = Relay(Rules(net.checked, is_granted, through), refused, listeners)
+    known = Known()
+    tell.on_answer = known.note
+    relay = Relay(Rules(net.checked, is_granted, through, known.addresses), refused, listeners)
     loop.add(relay.fileno(), relay.serve)
     loop.every(_LOOK_S, relay.expire)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Callable
 
 from axonkernel.box.channel import Channel
 from axonkernel.box.model import Refusal
@@ -35,6 +36,8 @@ class Tell:
         self._named: dict[str, str] = {}
         self._asked: dict[str, None] = {}
         self._is_due = False
+        #: Called with each name and address that was answered.
+        self.on_answer: Callable[[str, str], object] | None = None
 
     def refused(
         self,
@@ -52,6 +55,8 @@ class Tell:
 
     def answered(self, name: str, address: str) -> None:
         """A name was answered with an address."""
+        if self.on_answer is not None:
+            self.on_answer(name, address)
         if len(self._named) < _MOST_NAMED:
             self._named[address] = name
             self._soon()
