@@ -17,7 +17,7 @@ from axonkernel.box.libraries import library_folders, library_programs
 from axonkernel.box.names import Absent, Entry, entry_of
 from axonkernel.box.taken import absent_names, denied_names, host_sockets, protected_names
 from axonkernel.errors import IsolationUnavailable
-from axonkernel.policy.brokered import can_ask, is_interpreter, judged_names
+from axonkernel.policy.brokered import can_ask, is_interpreter, judged_names, runs_others
 from axonkernel.policy.globs import argument_glob, is_glob, unescape
 from axonkernel.policy.model import FsPolicy, Policy, ShellPolicy
 
@@ -200,7 +200,8 @@ def _judged(
     and those that it holds all the same.
 
     Those are what it was made for, where the words of that are code: the agent's interpreter, a
-    command that is a shell. And what the agent can write: its words say nothing of what it does.
+    command that is a shell. And what the agent can write: its words say nothing of what it does;
+    and programs that only start others, such as env and make.
     """
     shell, writes = policy.shell, policy.fs.write if policy.fs else ()
     if shell is None or not shell.args or ask.role == "call":
@@ -218,7 +219,7 @@ def _judged(
     def is_brokered(program: Program) -> bool:
         written = (folder for folder in writes if folder != "/")
         own = program.file in kept or any(map(program.file.startswith, map(_slashed, written)))
-        return bool(asks) and not own
+        return bool(asks) and not own and not runs_others(program.name)
 
     return tuple(filter(is_brokered, there)), tuple(each for each in there if not is_brokered(each))
 

@@ -24,10 +24,11 @@ from axonkernel.box.model import BoxPlan, Mount, NetPlan
 from axonkernel.box.prepare import prepare_surveyed
 from axonkernel.box.protections import lies_in
 from axonkernel.box.unbuilt import holds_noexec
+from axonkernel.knowledge import added_profiles
 from axonkernel.policy.controls import is_control
 from axonkernel.policy.environ import FLOOR, passes
 from axonkernel.policy.model import EnvPolicy, Policy, ShellPolicy
-from axonkernel.policy.profiles import SHIPPED, Profile
+from axonkernel.policy.profiles import Profile, Profiles
 from axonkernel.policy.profiles.spellings import subcommand_of
 
 __all__ = ["Asked", "Sibling", "asked_env", "called", "first_name", "sibling"]
@@ -144,7 +145,8 @@ def sibling(
 
     Raises IsolationUnavailable, BoxError, PolicyError.
     """
-    profile = SHIPPED.of(program.name, program.file)
+    profiles = Profiles(added_profiles(policy).values())
+    profile = profiles.of(program.name, program.file)
     narrowed = _narrowed(policy, program, profile)
     wanted = ask._replace(role="call", program=program.name, read=())
     plan, host = prepare_surveyed(narrowed, wanted, env=env, owner=owner)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from axonkernel.policy.model import Policy, ShellPolicy
 from axonkernel.policy.profiles import SHIPPED
 
-__all__ = ["can_ask", "is_interpreter", "judged_names"]
+__all__ = ["can_ask", "is_interpreter", "judged_names", "runs_others"]
 
 
 def judged_names(shell: ShellPolicy) -> tuple[str, ...]:
@@ -31,3 +31,12 @@ def is_interpreter(name: str) -> bool:
     """Whether a program's words are code, by its profile."""
     profile = SHIPPED.of(name)
     return profile is not None and profile.kind == "interpreter"
+
+
+def runs_others(name: str) -> bool:
+    """Whether it is a program's work to start whatever others there are, by its profile: alone
+    in a box it would do nothing, and beside them nothing would hold its words."""
+    profile = SHIPPED.of(name)
+    if profile is None:
+        return False
+    return profile.kind == "wrapper" or profile.sibling.get("alone") is False

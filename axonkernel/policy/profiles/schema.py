@@ -172,6 +172,7 @@ _MODE: Final[Mapping[str, Check]] = {
     "writes": _text,
 }
 _SIBLING: Final[Mapping[str, Check]] = {
+    "alone": _flag,
     "beside": _list(_program),
     "controls": _text,
     "env": _map(_any_text),
@@ -232,6 +233,7 @@ def json_schema() -> dict[str, Any]:
     names = {"type": "array", "items": {"type": "string", "pattern": f"^{_NAME.pattern}$"}}
     sibling = {
         **dict.fromkeys(("controls", "harmless", "helpers", "links", "offline"), text),
+        "alone": {"type": "boolean"},
         "beside": names,
         "env": texts,
         "inner": texts,

@@ -36,7 +36,7 @@ def names(shell: dict[str, Any], ask: Ask, folder: Path, **blocks: Any) -> list[
 def programs(tmp_path: Path) -> Path:
     """A folder bin/ with tool, other and a shell."""
     (tmp_path / "bin").mkdir()
-    for name in ("tool", "other", "bash"):
+    for name in ("tool", "other", "bash", "python3", "make", "env"):
         (tmp_path / "bin" / name).write_text("#!/none\n")
         (tmp_path / "bin" / name).chmod(0o755)
     return tmp_path
@@ -59,11 +59,19 @@ def test_what_has_rules_about_words_is_brokered(programs: Path) -> None:
 
 def test_what_the_box_itself_needs_is_in_it(programs: Path) -> None:
     """The agent's interpreter, the shell that is the command; nothing else of the kind."""
-    shell = {"allow": ["bash", "tool"], "args": {"bash": {"deny": ["x"]}, "tool": {"deny": ["x"]}}}
+    rule = {"deny": ["x"]}
+    shell = {"allow": ["python3", "tool"], "args": {"python3": rule, "tool": rule}}
     tool = str(programs / "bin/tool")
-    assert names(shell, Ask("exec", "/", "bash"), programs) == ["tool"]
-    assert names(shell, Ask("exec", "/", "tool"), programs) == ["bash", "tool"]
-    assert names(shell, Ask("agent", "/", sys.executable, (tool,)), programs) == ["bash"]
+    assert names(shell, Ask("exec", "/", "python3"), programs) == ["tool"]
+    assert names(shell, Ask("exec", "/", "tool"), programs) == ["python3", "tool"]
+    assert names(shell, Ask("agent", "/", sys.executable, (tool,)), programs) == ["python3"]
+
+
+def test_what_starts_others_stays_beside_them(programs: Path) -> None:
+    """A shell, make or env alone in a box would have nothing to start."""
+    allow = ["bash", "make", "env", "tool"]
+    args = {name: {"deny": ["x"]} for name in allow}
+    assert names({"allow": allow, "args": args}, Ask("agent", "/"), programs) == ["tool"]
 
 
 def test_where_it_cannot_be_held_it_is_not_brokered(programs: Path) -> None:
