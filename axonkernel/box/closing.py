@@ -22,11 +22,13 @@ class Closed(NamedTuple):
         net: every socket but connected pairs.
         fs: calls that change or reveal files past Landlock.
         truncate: by name, where Landlock does not know it (before ABI 3).
+        memory: files in memory that could be executed, where programs are told apart.
     """
 
     net: bool = False
     fs: bool = False
     truncate: bool = False
+    memory: bool = False
 
 
 class _Rule(NamedTuple):
@@ -53,7 +55,7 @@ _NUMBERS = {
     "setxattrat": (463, 463), "getxattrat": (464, 464), "listxattrat": (465, 465),
     "removexattrat": (466, 466), "file_getattr": (468, 468), "file_setattr": (469, 469),
     "inotify_add_watch": (254, 27), "fanotify_mark": (301, 263), "name_to_handle_at": (303, 264),
-    "truncate": (76, 45), "ioctl": (16, 29),
+    "truncate": (76, 45), "ioctl": (16, 29), "memfd_create": (319, 279),
     "mq_open": (240, 180), "mq_unlink": (241, 181),
     "shmget": (29, 194), "shmat": (30, 196), "semget": (64, 190), "semop": (65, 193),
     "semtimedop": (220, 192), "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188),
@@ -112,6 +114,8 @@ def _rules(closed: Closed) -> Iterator[_Rule]:
         yield _Rule(call, errno.EPERM, nonzero=argument)
     if closed.fs:
         yield from _on_files()
+    if closed.memory:  # without MFD_NOEXEC_SEAL
+        yield _Rule("memfd_create", errno.EACCES, ((1, 0x8, 0),))
     if closed.truncate:
         yield _Rule("truncate", errno.EACCES)
 

@@ -37,6 +37,8 @@ __all__ = ["MAIN", "Unpassable", "Unpasser", "passed", "passed_error"]
 #: The name under which a worker has imported what is ``__main__`` elsewhere.
 MAIN = "__axonkernel_main__"
 _MOST_TRACE = 16_000
+#: They steer generators and event loops, and say nothing as errors.
+_CONTROL = (StopIteration, StopAsyncIteration)
 
 #: Our own values, by module and name; made by their constructors, which check nothing we need.
 _OURS = {
@@ -70,6 +72,7 @@ _DATA: Mapping[str, tuple[type, Callable[[Any], tuple[Any, ...]], Callable[..., 
     "ordered": (collections.OrderedDict, lambda v: (list(v.items()),), collections.OrderedDict),
     "counter": (collections.Counter, lambda v: (dict(v),), collections.Counter),
     "deque": (collections.deque, lambda v: (list(v), v.maxlen), collections.deque),
+    "fault": (errors.Fault, lambda v: (v.path, v.message, _shown(v.value), v.hint), errors.Fault),
     "defaultdict": (collections.defaultdict, lambda v: (dict(v),), dict),
 }  # fmt: skip
 _KEYS = {kind: key for key, (kind, _, _) in _DATA.items()}
@@ -142,6 +145,10 @@ def _error_parts(error: BaseException) -> tuple[Any, ...]:
     return tuple(own.__reduce__(error)[1]), extra
 
 
+def _shown(value: Any) -> Any:
+    return value if value is None or isinstance(value, (str, int, float)) else repr(value)
+
+
 def _reduced(value: Any) -> tuple[Any, ...]:
     return tuple(value.__reduce_ex__(2)[1])
 
@@ -178,10 +185,10 @@ class Unpasser:
         if not (isinstance(found, tuple) and len(found) == 3):
             raise Unpassable("it is no error")
         error, described, trace = found
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) or isinstance(error, _CONTROL):
             error = errors.ToolError("request", visible(str(described)))
         if not isinstance(error, errors.AxonError):
-            error.add_note(f"in the worker:\n{_lines(str(trace))}")
+            Exception.add_note(error, f"in the worker:\n{_lines(str(trace))}")
         raised: Exception = error
         return raised
 
@@ -214,11 +221,12 @@ class Unpasser:
                 kind = self._class(module, name, Exception)
             except Unpassable:
                 return None
-            error = kind.__new__(kind, *args)  # its own constructor is not called
+            own: Any = next(cls for cls in kind.__mro__ if cls.__module__ == "builtins")
+            error = own.__new__(kind, *args)  # nothing of the class itself is called
             if not isinstance(error, OSError):
                 error.args = args
         for key, value in extra.items():
-            if isinstance(key, str) and not key.startswith("__"):
+            if isinstance(key, str) and not hasattr(type(error), key):
                 error.__dict__[key] = value
         return error
 

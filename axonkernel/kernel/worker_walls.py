@@ -95,7 +95,10 @@ class _Planning:
                 "folders further down",
             )
         closed = closing.Closed(
-            net=closed_net, fs=files, truncate=files and version < landlock.TRUSTED_SINCE_ABI
+            net=closed_net,
+            fs=files,
+            truncate=files and version < landlock.TRUSTED_SINCE_ABI,
+            memory=programs,
         )
         walls = WorkerWalls(
             landlock.Rules(grants, files, files or programs, ports),
@@ -217,16 +220,15 @@ class _Planning:
                 yield path, rights if rights == "l" else rights + run
 
     def _rows(self, files: bool, programs: bool) -> Iterator[PostureField]:
-        named = {row.field for row in self.rows}
-        base = "the box" if self.core.inside else ""
         for name, held in (("fs", files), ("shell", programs)):
             if held:
                 yield PostureField(name, "enforced", "Landlock + seccomp filter", _NOTES[name])
+        named = {row.field for row in self.rows}
+        around = {row.field: row for row in self.core.posture}  # of the box, if there is one
         for name in ("fs", "net", "shell", "env"):
-            declared = getattr(self.policy, name) is not None
-            held = {"fs": files, "shell": programs}.get(name, name in named)
-            if declared and not held:
-                yield PostureField(name, "enforced" if base else "mediator only", base)
+            held = {"fs": files, "shell": programs}.get(name, False) or name in named
+            if getattr(self.policy, name) is not None and not held:
+                yield around.get(name, PostureField(name, "mediator only"))
         yield from self.rows
         if self.policy.tools is not None:
             yield PostureField("tools", "mediator only")

@@ -135,6 +135,14 @@ def try_execute(*words: str) -> None:
         raise OSError(code, words[0])
 
 
+def try_execute_memory(path: str) -> None:
+    """Run a copy of a program that is a file in memory."""
+    fd = call(LIBC.memfd_create, "copy", 0)
+    with open(path, "rb") as file:
+        os.write(fd, file.read())
+    try_execute(f"/proc/self/fd/{fd}")
+
+
 def try_tcp(port: int) -> None:
     _connect(socket.AF_INET, socket.SOCK_STREAM, port)
 

@@ -106,6 +106,7 @@ class Scene:
             ["unlink", at("secret.txt")],
             ["execute", "/usr/bin/id"],
             ["execute", "/bin/sh", "-c", ":"],
+            ["execute_memory", "/usr/bin/true"],
             ["tcp", self.tcp.getsockname()[1]],
             ["tcp6", self.tcp6.getsockname()[1]],
             ["udp", self.udp.getsockname()[1]],
