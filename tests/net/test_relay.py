@@ -65,6 +65,14 @@ def test_each_refusal_is_told(played: dict[str, Any]) -> None:
     assert [played[f"refused by {name}"] for name in quiet] == [[]] * len(quiet)
 
 
+def test_noise_opens_nothing_and_breaks_nothing(played: dict[str, Any]) -> None:
+    """Of hellos with changed bytes only some whose name is still there get through."""
+    seen = played["noise"]
+    assert seen["outcomes"]["reset"] > 100
+    assert set(seen["outcomes"]) <= {"reset", "let through by its name"}
+    assert seen["after"] == "echo"
+
+
 def test_ends_and_resets_are_passed_on(played: dict[str, Any]) -> None:
     """A half-closed side still gets its answer, whole; a reset is a reset on the other side."""
     assert played["half_close"] is True
