@@ -195,7 +195,8 @@ def _fs(base: FsPolicy | None, met: FsPolicy | None, *, privileged: bool) -> FsP
 def _net(base: NetPolicy | None, met: NetPolicy | None) -> NetPolicy | None:
     known = NetPolicy() if base is None else base
     how = {name: getattr(known, name) for name in ("link", "refuse", "resolver", "proxy")}
-    return None if met is None else evolve(met, **how)
+    # Nor does it get ports of the host, which the agent's own box has.
+    return None if met is None else evolve(met, listen=(), **how)
 
 
 def _shell(base: ShellPolicy | None, met: ShellPolicy | None) -> ShellPolicy | None:

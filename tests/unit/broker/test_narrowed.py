@@ -52,6 +52,7 @@ def test_what_both_grant_is_left() -> None:
         {"box": {"nested_userns": True, "devices": ["kvm"]}},
         {"net": {"allow": ["a.test:443"], "link": "veth"}},
         {"net": {"allow": ["a.test:443"], "resolver": "10.0.0.1"}},
+        {"net": {"allow": ["a.test:443"], "listen": [8080]}},
         {"net": {"allow": ["a.test:443"], "proxy": "http://10.0.0.1:3128"}},
         {"shell": {"allow": ["git"], "path": ["/home/agent/bin"]}},
         {"shell": {"allow": ["git"], "profiles": ["/home/agent/p.toml"]}},
@@ -67,10 +68,20 @@ def test_how_a_box_is_made_is_not_for_its_agent_to_say(asked: dict[str, Any]) ->
         base.box, base.escalation, base.isolation,
     )  # fmt: skip
     assert found.net and base.net and found.shell and base.shell
-    for name in ("link", "resolver", "proxy", "refuse"):
+    for name in ("link", "resolver", "proxy", "refuse", "listen"):
         assert getattr(found.net, name) == getattr(base.net, name)
     for name in ("path", "profiles", "unsafe"):
         assert getattr(found.shell, name) == getattr(base.shell, name)
+
+
+def test_an_open_network_brings_no_ports_of_the_host() -> None:
+    """Nor a link that changes the host, nor a resolver of the agent's choice."""
+    asked = {
+        "net": {"allow": ["a.test:443"], "listen": [80], "link": "veth", "resolver": "10.0.0.1"}
+    }
+    found = left(asked, {"fs": {"read": ["/srv"]}})
+    assert found.net and found.net.allow == ("a.test:443",)
+    assert (found.net.listen, found.net.link, found.net.resolver) == ((), "pasta", None)
 
 
 def test_an_open_block_stays_without_control_sockets() -> None:
