@@ -40,7 +40,7 @@ def _kernel(folder: Path, rules: int, *, confined: bool) -> Iterator[Kernel]:
         if not confined:
             yield kernel
             return
-        with kernel.narrow({"net": {"allow": []}}) as narrowed:
+        with kernel.narrow({"fs": policy["fs"], "net": {"allow": []}}) as narrowed:
             yield narrowed
 
 
