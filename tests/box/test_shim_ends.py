@@ -234,6 +234,7 @@ def test_a_supervisor_that_ends_while_a_program_runs(shimmed: Shimmed) -> None:
     """Closing the listener ends the program, and the shim says so."""
     with started(shimmed, "sh", "-c", "touch ready; exec sleep 100") as process:
         until((shimmed.work / "ready").exists)
+        pid_of(shimmed)
         shimmed.listener.close()
         assert process.stderr is not None
         told = process.stderr.read()
@@ -258,6 +259,7 @@ def test_a_killed_supervisor(shimmed: Shimmed) -> None:
         with started(shimmed, "sh", "-c", "echo $$ > program; exec sleep 100") as process:
             program = shimmed.work / "program"
             until(lambda: program.exists() and program.read_text().endswith("\n"))
+            pid_of(shimmed)
             supervisor.kill()
             assert process.wait(WAITS_S) == 125
             # No box was around it here, which would have died with the supervisor.

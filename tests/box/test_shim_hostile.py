@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -146,11 +149,17 @@ def send(sock: socket.socket, parts: Parts) -> None:
             sent = socket.send_fds(sock, [data], given) if given else sock.send(data)
             if sent < len(data):
                 sock.sendall(data[sent:])
-            time.sleep(0.01)  # so that it arrives in the same parts
+            while unread(sock):  # so that it arrives in the same parts
+                time.sleep(0.001)
         except OSError:  # hung up on, as it should be
             return
         finally:
             os.close(descriptor)
+
+
+def unread(sock: socket.socket) -> int:
+    """Bytes that the other side has not taken yet."""
+    return struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)))[0]
 
 
 def heard(sock: socket.socket) -> bytes:
@@ -292,6 +301,7 @@ def test_signals_that_are_none_end_the_program(tmp_path: Path, bad: bytes) -> No
     ours, theirs = socket.socketpair()
     with client.call(["x"], "/", {}, (theirs.fileno(), -1, -1), place=str(door.place)) as calling:
         assert ours.recv(2) == b"y\n", "the program runs"
+        until(lambda: calling.wait(0) or calling.started)
         os.write(calling.fileno(), bad)
         until(lambda: done)
     door.listener.close()
@@ -316,6 +326,7 @@ def test_a_flood_of_signals(door: Door) -> None:
     files = (theirs.fileno(), -1, -1)
     with client.call(["flood"], "/", {}, files, place=str(door.place)) as calling:
         assert ours.recv(2) == b"y\n", "the program runs"
+        until(lambda: calling.wait(0) or calling.started)
         with socket.socket(fileno=os.dup(calling.fileno())) as sock:
             sock.settimeout(WAITS_S)
             for number in range(40):

@@ -223,7 +223,7 @@ static void hear(int started)
     if (!take(&reply, sizeof reply) || reply.length > MAX_REPLY || !take(answer, reply.length)) {
         finish_streams();
         fail(LOST, started ? "the supervisor ended while the program ran, which has ended too."
-                           : "the supervisor hung up. The call did not run.");
+                           : "the supervisor hung up. The call did not run, or was ended at once.");
     }
     answer[reply.length] = 0;
     if (reply.kind == 'S')
