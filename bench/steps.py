@@ -27,7 +27,7 @@ _MAIN = {
 }
 _WARDEN = {
     ("axonkernel.box.keeper", "start"): "start the keeper",
-    ("axonkernel.box.warden", "spawn"): "start what becomes bwrap",
+    ("axonkernel.box.prelude", "spawn"): "start what becomes bwrap",
     ("axonkernel.box.tree", "make"): "make the file tree",
     ("axonkernel.box.warden", "ready_tables"): "ready the table's binding",
     ("axonkernel.box.gate", "await_init"): "the tree, and bwrap's namespaces",
@@ -87,6 +87,7 @@ def _timed(who: str, name: str, function: Callable[..., Any]) -> Callable[..., A
 def _main() -> int:
     _imported("exec", "axonkernel.cli.exec")
     _imported("exec", "axonkernel.box.launch")
+    _imported("warden", "axonkernel.box.prelude")
     _imported("warden", "axonkernel.box.warden")
     _imported("warden", "axonkernel.box.nft")
     for who, places in (("exec", _MAIN), ("warden", _WARDEN)):

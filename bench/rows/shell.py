@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 from bench.boxes import BARE, SOMEWHERE, axonkernel
 from bench.measure import by_turns, run, timed
 from bench.session import Session
+from bench.starter import plain_start, starting
 from bench.steps import slow_steps
 from bench.table import Row
 
@@ -31,6 +31,8 @@ async def review(kernel, request):
 if __name__ == "__main__":
     agent.run()
 """
+#: Where additions of this machine's to every start of a Python are hidden (starter.py).
+_PLAIN_START = ", a plain start"
 _POLICY = {"fs": {"read": ["."]}, "net": {"allow": []}, "shell": {"allow": []}, "env": {}}
 
 
@@ -43,21 +45,26 @@ def exec_rows(session: Session) -> Iterator[Row]:
         "exec": slow_steps(boxed[len(axonkernel()) :], session.rounds(15)),
         "exec, pasta": slow_steps(linked[len(axonkernel()) :], session.rounds(15)),
     }
-    actions = {
-        "bare": timed(lambda: run(BARE)),
-        "exec": timed(lambda: run(boxed)),
-        "exec, pasta": timed(lambda: run(linked)),
-        "python pass": timed(lambda: run((sys.executable, "-c", "pass"))),
-    }
-    samples = by_turns(rounds, actions)
+    starts = {"exec": boxed, "exec, pasta": linked, "python pass": [sys.executable, "-c", "pass"]}
+    actions = {"bare": timed(lambda: run(BARE))}
+    actions |= {name: timed(partial(run, argv)) for name, argv in starts.items()}
+    with plain_start() as worker:
+        if worker is not None:
+            plain = {f"{name}{_PLAIN_START}": argv for name, argv in starts.items()}
+            actions |= {name: starting(worker, argv) for name, argv in plain.items()}
+        samples = by_turns(rounds, actions)
     medians = samples.medians
-    floor = f"a Python that does nothing: {samples.ratio('python pass', 'bare'):.1f}x"
     for name, budget in (("exec", 12.0), ("exec, pasta", 18.0)):
         what = "`axonkernel exec -- true`" + (" with a pasta link" if "," in name else "")
-        note = f"{medians[name] * 1e3:.1f} ms beside {medians['bare'] * 1e3:.1f} ms; {floor}; "
-        note += f"steps over 2 ms: {steps[name]}"
-        yield Row(f"{what}, beside bare bwrap", samples.ratio(name, "bare"), budget=budget,
-                  n=rounds, note=note, medians=medians)  # fmt: skip
+        for where in ("", _PLAIN_START):
+            if name + where not in medians:
+                continue
+            floor = samples.ratio(f"python pass{where}", "bare")
+            note = f"{medians[name + where] * 1e3:.1f} ms beside {medians['bare'] * 1e3:.1f} ms; "
+            note += f"a Python that does nothing: {floor:.1f}x"
+            note += "" if where else f"; steps over 2 ms: {steps[name]}"
+            yield Row(f"{what}, beside bare bwrap{where}", samples.ratio(name + where, "bare"),
+                      budget=budget, n=rounds, note=note, medians=medians)  # fmt: skip
 
 
 def agent_rows(session: Session) -> Iterator[Row]:
@@ -72,20 +79,33 @@ def agent_rows(session: Session) -> Iterator[Row]:
     paths = {name: folder / f"{name}.py" for name in files}
     for name, text in files.items():
         paths[name].write_text(text)
-    actions = {name: timed(partial(_start, path)) for name, path in paths.items()}
-    command = [*axonkernel(), "run", "--agent", str(paths["boxed"]), "--", "a", "b"]
-    actions["axonkernel run"] = timed(lambda: run(command))
-    samples = by_turns(rounds, actions)
+    starts = {name: [sys.executable, str(path), "a", "b"] for name, path in paths.items()}
+    starts["axonkernel run"] = [
+        *axonkernel(),
+        "run",
+        "--agent",
+        str(paths["boxed"]),
+        "--",
+        "a",
+        "b",
+    ]
+    actions = {name: timed(partial(run, argv)) for name, argv in starts.items()}
+    with plain_start() as worker:
+        if worker is not None:
+            plain = {f"{name}{_PLAIN_START}": argv for name, argv in starts.items()}
+            actions |= {name: starting(worker, argv) for name, argv in plain.items()}
+        samples = by_turns(rounds, actions)
     medians = samples.medians
-    note = f"the mediator alone: {samples.beyond('mediated', 'plain') * 1e3:.0f} ms"
     for name, what in (("axonkernel run", "axonkernel run"), ("boxed", "python agent.py")):
-        yield Row(f"boxed Python agent by `{what}`, beyond the bare script",
-                  samples.beyond(name, "plain") * 1e3, "ms", 150.0, n=rounds, note=note,
-                  medians=medians)  # fmt: skip
-
-
-def _start(path: Path) -> None:
-    run((sys.executable, str(path), "a", "b"))
+        for where in ("", _PLAIN_START):
+            if name + where not in medians:
+                continue
+            alone = samples.beyond(f"mediated{where}", f"plain{where}")
+            bare = medians[f"plain{where}"]
+            note = f"the mediator alone: {alone * 1e3:.0f} ms; the bare script: {bare * 1e3:.0f} ms"
+            yield Row(f"boxed Python agent by `{what}`, beyond the bare script{where}",
+                      samples.beyond(name + where, f"plain{where}") * 1e3, "ms", 150.0, n=rounds,
+                      note=note, medians=medians)  # fmt: skip
 
 
 def import_rows(session: Session) -> Iterator[Row]:
