@@ -170,9 +170,10 @@ def _narrowed(policy: Policy, program: Program, profile: Profile | None) -> Poli
         if name not in judged and (shell.allow is True or name in shell.allow)
     ]
     alone = evolve(shell, allow=(program.name, *granted), args=(), raw=False, unsafe=())
-    box = evolve(policy.box, noexec=True)
-    narrowed = evolve(policy, shell=alone, box=box)
-    return narrowed if holds_noexec(narrowed) else evolve(policy, shell=alone)
+    # The host's ports lead to the agent's own box.
+    net = None if policy.net is None else evolve(policy.net, listen=())
+    narrowed = evolve(policy, shell=alone, net=net, box=evolve(policy.box, noexec=True))
+    return narrowed if holds_noexec(narrowed) else evolve(narrowed, box=policy.box)
 
 
 def _gate(profile: Profile | None) -> str:
