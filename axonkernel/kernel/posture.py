@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from axonkernel.kernel.walls import has_landlock
 from axonkernel.policy.model import Policy
 from axonkernel.process import needs_box
 
@@ -13,7 +14,12 @@ if TYPE_CHECKING:
 __all__ = ["posture_of"]
 
 _WALLED = ("fs", "net", "env", "shell", "limits")
+_CONFINABLE = ("fs", "net", "env", "shell")
 _BOTH = "programs: a box for each call; tools and handlers in this process: the mediator"
+_CONFINED = (
+    "programs: confined without a box, as the result of each says; tools and handlers in this "
+    "process: the mediator"
+)
 
 
 def posture_of(policy: Policy, *, inside: bool) -> tuple[PostureField, ...]:
@@ -22,8 +28,17 @@ def posture_of(policy: Policy, *, inside: bool) -> tuple[PostureField, ...]:
 
     rows = mediated(policy)
     if not needs_box(policy, inside=inside):
-        lacking = policy.effective_isolation == "best-effort" and not inside
-        return bare(policy, mediated=True) if lacking else rows
+        if policy.effective_isolation != "best-effort" or inside:
+            return rows
+        rows = bare(policy, mediated=True)
+        if not has_landlock():
+            return rows
+        return tuple(
+            row._replace(note=_CONFINED)
+            if row.field in _CONFINABLE and row.state != "open"
+            else row
+            for row in rows
+        )
     return tuple(
         row._replace(by="mediator", note=_BOTH)
         if row.field in _WALLED and row.state == "mediator only"
