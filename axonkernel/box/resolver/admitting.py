@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from axonkernel.box.model import NetPlan
-from axonkernel.box.resolver.spans import Span, less, parse
+from axonkernel.box.resolver.spans import Span, less, meet, parse
 from axonkernel.policy.hosts import Address, number_is_private, unwrap
 from axonkernel.typed import NamedTuple
 
 __all__ = ["Admission", "Verdict"]
+
+_EVERYTHING = (Span("tcp", 1, 65535), Span("udp", 1, 65535))
 
 
 class Verdict(NamedTuple):
@@ -53,15 +55,24 @@ class Admission:
         self._deny = _Literals(net.deny)
         self._open = net.open
 
-    def judge(self, text: str, spans: tuple[Span, ...]) -> Verdict:
-        """What becomes of the address ``text`` of a name that is granted for ``spans``."""
+    def judge(
+        self, text: str, spans: tuple[Span, ...], denied_by_name: Iterable[Span] = ()
+    ) -> Verdict:
+        """What becomes of the address ``text`` of a name that is granted for ``spans``.
+
+        Arguments:
+            denied_by_name: ports for which the name, or one that it stands for, is denied. Where
+                a literal grant has the address at one of them, only silence keeps it away.
+        """
         address = ip_address(text)
         if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
             return Verdict(False)  # on the wire it would be another: no resolver says this
         inner = unwrap(address)
         denied = {*self._deny.about(address), *self._deny.about(inner)}
+        literal = {*self._allow.about(address)}
+        if meet(_EVERYTHING if self._open else literal, denied_by_name):
+            return Verdict(False)
         if number_is_private((inner.version, int(inner))) and not self._open:
-            literal = {*self._allow.about(address)}
             return Verdict(any(True for _ in less(literal, denied)))
         left = tuple(less(spans, denied))
         return Verdict(bool(left), () if self._open else left)

@@ -214,16 +214,16 @@ class Answering:
         self, asked: str, name: str, chain: list[Record], records: list[Record]
     ) -> list[Record]:
         """The records whose addresses may be reached, which they can be from now on."""
-        spans = self.granted.spans(name)
-        for alias in chain:
-            spans = tuple(less(spans, self.granted.denied(str(alias.value))))
+        names = {name, *(str(alias.value) for alias in chain)}
+        denied = [span for each in names for span in self.granted.denied(each)]
+        spans = tuple(less(self.granted.spans(name), denied))
         kept: list[Record] = []
         lets: dict[tuple[Span, ...], list[str]] = {}
         for record in records:
             address = str(record.value)
             # Where any name is answered, one that is not granted opens nothing.
             judged = spans or (_EVERY_PORT if self._dns == "open" else ())
-            verdict = self._admission.judge(address, judged)
+            verdict = self._admission.judge(address, judged, denied)
             if not verdict.kept:
                 self._tell.refused(asked, address)
                 continue

@@ -41,8 +41,11 @@ class Granted:
     def spans(self, name: str) -> tuple[Span, ...]:
         """The ports a name is granted for; none for a name that is not.
 
-        Of two names' spans any two are the same or have no port in common.
+        Of two names' spans any two are the same or have no port in common. Where everything is
+        open no port of an address can be denied, so that a name with a denied one has none.
         """
+        if self._open and self.denied(name):
+            return ()
         granted = _EVERYTHING if self._open else self._found(self._names, name)
         left = less(granted, [*self.denied(name), *self._found(self._asked, name)])
         return tuple(atoms([*left, *self._added.get(name, ())], self._edges))

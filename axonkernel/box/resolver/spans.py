@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from axonkernel.typed import NamedTuple
 
-__all__ = ["Span", "atoms", "less", "parse"]
+__all__ = ["Span", "atoms", "less", "meet", "parse"]
 
 
 class Span(NamedTuple):
@@ -41,6 +41,16 @@ def less(spans: Iterable[Span], others: Iterable[Span]) -> Iterator[Span]:
             low = hole.high + 1
         if low <= span.high:
             yield span._replace(low=low)
+
+
+def meet(spans: Iterable[Span], others: Iterable[Span]) -> bool:
+    """Whether a port is in one of both."""
+    known = list(others)
+    return any(
+        a.protocol == b.protocol and a.low <= b.high and b.low <= a.high
+        for a in spans
+        for b in known
+    )
 
 
 def atoms(spans: Iterable[Span], edges: Iterable[Span]) -> Iterator[Span]:

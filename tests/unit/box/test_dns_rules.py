@@ -114,20 +114,11 @@ def test_a_box_answers_what_the_mediator_allows(
 
 
 def test_with_everything_allowed_only_denied_names_are_not() -> None:
-    """``allow = true`` grants every name at every port."""
-    found = granted(allow=True, deny=["*.evil.test:1-65535"])
+    """``allow = true`` grants every name at every port, but one that is denied at any: what it
+    leads to could not be kept closed."""
+    found = granted(allow=True, deny=["*.evil.test"])
     assert ports(found.spans("a.test")) >= {("tcp", 1), ("udp", 65535)}
-    assert found.spans("x.evil.test") == (Span("udp", 1, 65535),)
-
-
-def test_a_name_waits_for_a_person_while_nothing_of_it_is_granted() -> None:
-    """One port that is granted answers it; where all are, only a person's yes does."""
-    some = granted(allow=["a.test:80"], escalate=["a.test:443", "b.test:443"])
-    assert some.asks("a.test") and not some.waits("a.test") and some.waits("b.test")
-    everything = granted(allow=True, escalate=["a.test:443"])
-    assert everything.waits("a.test") and everything.asks("a.test")
-    everything.add("a.test", "tcp", "443")
-    assert not everything.waits("a.test")
+    assert found.spans("x.evil.test") == ()
 
 
 def test_a_person_adds_one_name_for_some_ports() -> None:
@@ -235,6 +226,16 @@ def test_private_addresses_by_their_word_and_all_of_them() -> None:
     everything = Admission(net_plan(policy(allow=True, deny=["10.0.0.9:*", "10.0.0.9:*/udp"])))
     assert everything.judge("10.0.0.8", SPANS_443).kept
     assert not everything.judge("10.0.0.9", SPANS_443).kept
+
+
+def test_an_address_that_is_open_where_its_name_is_denied_is_not_told() -> None:
+    """By a literal grant, by a word or with everything open; at other ports it is."""
+    for allow in (["a.test:80", "45.90.10.0/24:443"], ["a.test:80", "public"], True):
+        admission = Admission(net_plan(policy(allow=allow)))
+        assert not admission.judge("45.90.10.1", (tcp(80),), [tcp(443)]).kept, allow
+        assert admission.judge("45.90.10.1", (tcp(80),), []).kept
+    admission = Admission(net_plan(policy(allow=["a.test:80", "45.90.10.0/24:443"])))
+    assert admission.judge("45.90.10.1", (tcp(80),), [tcp(81)]).kept
 
 
 # -- the words public and private in the table ------------------------------------------------
