@@ -143,3 +143,36 @@ def test_everything_ends_with_a_killed_application(folder: Path, tmp_path: Path)
         application.kill()
     time.sleep(0.3)
     assert not is_alive(path)
+
+
+FORKED = """
+import os, sys
+from box.worker_handlers import agent, VALUES
+CLOSED = {"fs": {"read": [], "write": []}}
+if __name__ == "__main__":
+    with agent.kernel(audit=sys.argv[1]) as kernel:
+        pids = {kernel.request_sync(["where"], policy=CLOSED)[1]}
+        for _ in range(2):
+            read, write = os.pipe()
+            if os.fork() == 0:
+                zygotes = {kernel.request_sync(["where"], policy=CLOSED)[1] for _ in range(3)}
+                os.write(write, b" ".join(b"%d" % each for each in zygotes))
+                kernel.close()
+                os._exit(0)
+            os.wait()
+            pids |= {int(each) for each in os.read(read, 99).split()}
+        pids.add(kernel.request_sync(["where"], policy=CLOSED)[1])
+    print(len(pids))
+"""
+
+
+def test_a_forked_server_process_has_workers_of_its_own(folder: Path, tmp_path: Path) -> None:
+    """As with servers that fork first: each child a zygote, the parent's goes on."""
+    script = tmp_path / "app.py"
+    script.write_text(FORKED)
+    tests = str(Path(__file__).parent.parent)
+    env = {**os.environ, "AXON_TEST_FOLDER": str(folder)}
+    env["PYTHONPATH"] = os.pathsep.join([tests, str(Path(tests).parent)])
+    words = [sys.executable, str(script), str(tmp_path / "log")]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr

@@ -6,6 +6,7 @@ through (the twin), and what it would have changed is looked at afterwards.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -16,6 +17,8 @@ from typing import Any
 import pytest
 
 from axonkernel import Kernel
+from axonkernel.box import closing, landlock
+from axonkernel.box.confine import take_filter
 from box import raw_worker
 from lab.agents import Project
 from unit.memory import MemoryAudit
@@ -202,8 +205,6 @@ AGENT = """
 @pytest.mark.root
 def test_closed_is_closed_in_a_worker_in_a_box(tmp_path: Path) -> None:
     """The same where the agent is in a box already, and no namespace can be made."""
-    import json
-
     project = Project(tmp_path / "home")
     at = project.folder
     for name, text in {**FILES, "src/x": "x"}.items():
@@ -253,3 +254,37 @@ def test_closed_is_closed_in_a_worker_in_a_box(tmp_path: Path) -> None:
     assert rows[0][:3] == ["request", "enforced", "landlock"]
     walls = [each for each in project.records() if each["kind"] == "request.walls"]
     assert [each["road"] for each in walls] == ["landlock"]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+def test_older_kernels_close_the_same_files(scene: Scene, version: int) -> None:
+    """With only what an older Landlock knows: what it lacks is closed by the filter."""
+    attempts = [
+        ["read", scene.path("in/a.txt")],
+        ["write", scene.path("out/w.txt")],
+        ["read", scene.path("secret.txt")],
+        ["write", scene.path("in/a.txt")],
+        ["truncate", scene.path("in/a.txt")],
+        ["create", scene.path("in/new")],
+        ["rename", scene.path("in/a.txt"), scene.path("out/a.txt")],
+        ["socket", socket.AF_INET, socket.SOCK_STREAM, 0],
+    ]
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            landlock.abi = lambda: version
+            grants = ((scene.path("in"), "r"), (scene.path("out"), "rw"))
+            landlock.restrict(landlock.rules(landlock.Rules(grants, files=True)))
+            closed = closing.Closed(net=True, fs=True, truncate=version < 3)
+            take_filter(closing.filter_bytes(closed, os.uname().machine))
+            os.write(write, json.dumps(raw_worker.attempt(None, attempts)).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    os.close(write)
+    with open(read, "rb") as answers:
+        found = json.load(answers)
+    assert shown(attempts, found) == [str(each) for each in attempts[:2]]
+    assert {**scene.files(), "out/w.txt": "w"} == FILES
+    os.truncate(scene.path("in/a.txt"), 0)  # the twin: nothing but the walls is in the way
