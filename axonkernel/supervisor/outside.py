@@ -22,7 +22,7 @@ from axonkernel.box.remarks import remarks
 from axonkernel.errors import AxonError, BoxError
 from axonkernel.policy.model import Policy
 from axonkernel.policy.visible import visible
-from axonkernel.supervisor.ahead import importing
+from axonkernel.supervisor.ahead import compiling, importing
 
 if TYPE_CHECKING:
     from axonkernel.agent import Agent
@@ -186,6 +186,7 @@ def supervise(job: Job) -> int:
     )
     serving = None if opening is None else _Serving(job, layers, opening, plan, launcher, desk)
     desk.open(hello, job.request)
+    compiling()
     with forwarded(box, terminal):
         streams.start()
         result = box.wait()
