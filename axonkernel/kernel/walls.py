@@ -95,6 +95,8 @@ def walls_of(
         return ("mediator", *around)
     if isinstance(request, ProcessRequest) and request.resolved in brokered:
         return ("mediator", "broker", "box")
+    if inside and not block and takes_part(policy, base):
+        return ("mediator", "broker", "box")
     if boxed:
         return ("mediator", "box")
     confined = (inside and block) or needs_confining(policy, base, inside=inside)

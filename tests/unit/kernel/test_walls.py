@@ -88,3 +88,16 @@ def test_check_and_explain_say_the_walls(tmp_path: Path) -> None:
         assert decision == kernel.decide(Request.tool("a"))
         assert kernel.explain(Request.tool("a")).as_dict()["walls"] == ["mediator"]
         assert kernel.check(Request.process(["true"], cwd=os.sep)).walls == ("mediator",)
+
+
+def test_a_part_of_the_network_takes_the_broker() -> None:
+    """All of it, or none, is held where the program stands; so it is for a block."""
+    base = policy(net={"allow": ["9.9.9.9:443", "9.9.9.8:443"]})
+    part, none = policy(net={"allow": ["9.9.9.9:443"]}), policy(net={"allow": []})
+    where = {"inside": True, "boxed": False, "landlock": True}
+    for request in (RUN, Request.shell("cat a")):
+        assert walls_of(request, part, base, **where) == ("mediator", "broker", "box")
+        assert walls_of(request, none, base, **where) == ("mediator", "box", "landlock")
+        assert walls_of(request, base, base, **where) == ("mediator", "box")
+    block = Request.tool("block.python")
+    assert walls_of(block, part, base, **where) == ("mediator", "box", "landlock")
