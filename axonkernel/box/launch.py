@@ -340,6 +340,9 @@ class Launcher:
                 self._limiter = None
 
     def _channel(self) -> Channel:
+        if self._server is not None and not self._server.is_current:
+            self._server.close()
+            self._server = None
         if self._server is None:
             self._server = _start_server()
         return self._server.channel

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from axonkernel.box.channel import Channel, pair
 
-__all__ = ["Server", "start_server"]
+__all__ = ["Server", "start_server", "user"]
 
 _PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 #: Where a server finds its end of the channel.
@@ -35,19 +35,26 @@ class Server:
         self.channel = channel
         self.pid = pid
         self._owner = os.getpid()
+        self._user = user()
 
     @property
-    def is_ours(self) -> bool:
-        """Whether this process started it, and not the one that this was forked from."""
-        return self._owner == os.getpid()
+    def is_current(self) -> bool:
+        """Whether it is the user that this process is: one that gave up being root since must
+        not have programs started by root."""
+        return self._user == user()
 
     def close(self) -> None:
         """Have it end, and leave no zombie. In a forked child it is only let go of."""
         self.channel.close()
-        if self.is_ours:
+        if self._owner == os.getpid():
             with contextlib.suppress(OSError):  # somebody else has waited for it
                 _await_end(self.pid)
                 os.waitpid(self.pid, 0)
+
+
+def user() -> tuple[object, ...]:
+    """Who this process is, for what it starts."""
+    return os.getresuid(), os.getresgid(), os.getgroups()
 
 
 def _await_end(pid: int) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 
 from attrs import define
 
 from axonkernel.folders import own_folders
+from axonkernel.forks import forget_in_children
 from axonkernel.process.boxed import dropped, environment
 from axonkernel.process.lanes import Lanes
 from axonkernel.process.rooms import Walls
@@ -36,7 +37,13 @@ class Confiner:
         self.lanes = Lanes()
         #: Of programs that are to be ended well, and no more.
         self.guarded = Walls(loose=not inside)
+        self._lock = threading.Lock()
         self._terms: OrderedDict[object, _Kept] = OrderedDict()
+        forget_in_children(self)
+
+    def forget(self) -> None:
+        """In a child no other thread is in the middle of anything."""
+        self._lock = threading.Lock()
 
     def terms(self, start: Start, place: Place) -> Terms:
         """How a program is confined.
@@ -44,14 +51,15 @@ class Confiner:
         Raises IsolationUnavailable for what nothing can hold here, BoxError.
         """
         key = (place.policy, start.cwd, start.program, start.channel >= 0)
-        kept = self._terms.get(key)
+        with self._lock:
+            kept = self._terms.get(key)
         if kept is None or not kept.is_true():
             made = (place.terms or _without_box)(start, place)
             folders = tuple(_folders(made.names))
             kept = _Kept(made, folders, time.monotonic())
-            self._terms[key] = kept
-            while len(self._terms) > _MOST_TERMS:
-                with suppress(KeyError):  # another thread did it
+            with self._lock:
+                self._terms[key] = kept
+                while len(self._terms) > _MOST_TERMS:
                     self._terms.popitem(last=False)
         return kept.terms
 

@@ -12,6 +12,7 @@ from weakref import finalize
 
 from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.exec_lane import IDLE_S
+from axonkernel.box.server import user
 from axonkernel.forks import forget_in_children
 from axonkernel.process import rooms
 from axonkernel.process.rooms import Room, Walls
@@ -39,6 +40,7 @@ class Lane:
         self.channel = Channel(sock)
         self.room = room
         self._sock = sock
+        self._user = user()
         self._since_s = time.monotonic()
         forget_in_children(self)
 
@@ -65,8 +67,8 @@ class Lane:
         return bool(poll.poll(0))
 
     def is_fresh(self) -> bool:
-        """Whether it will be there for one more program."""
-        return time.monotonic() - self._since_s < _LEAVES_S
+        """Whether it will be there for one more program, as the user that this process is."""
+        return time.monotonic() - self._since_s < _LEAVES_S and self._user == user()
 
     def end(self) -> None:
         """Have its program ended, and everything that started."""

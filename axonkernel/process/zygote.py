@@ -60,6 +60,9 @@ class Zygote:
             server.close()
 
     def _ready(self) -> Server:
+        if self._server is not None and not self._server.is_current:
+            self._server.close()
+            self._server = None
         if self._server is None:
             try:
                 self._server = start_server("exec_zygote")

@@ -158,3 +158,34 @@ def answers(url: str, process: subprocess.Popen[bytes]) -> set[str]:
         assert rest == "text of a text of a"
         workers.add(pid)
     return workers
+
+
+#: Runs a program, gives up being root, and runs it again.
+DROPS = """
+import os, sys
+from axonkernel import Kernel
+policies = {
+    "box": {"fs": {"read": ["."]}, "shell": {"allow": ["id"]}},
+    "guard": {"shell": {"allow": ["id"]}},
+}
+with Kernel(policies[sys.argv[1]], audit="../log") as kernel:
+    ids = [kernel.process.run_sync(["id", "-u"], cwd="/").text.strip()]
+    os.chmod("../log", 0o666)
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+    for _ in range(2): ids.append(kernel.process.run_sync(["id", "-u"], cwd="/").text.strip())
+print(ids)
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("road", ["guard", "box"])
+def test_a_process_that_gave_up_root_starts_nothing_as_root(ws: Path, road: str) -> None:
+    """What waited from before is not used: the programs are the user that the process is."""
+    for folder in (ws.parent, ws.parent.parent, ws):
+        folder.chmod(0o777)
+    (ws / "drops.py").write_text(DROPS)
+    argv = [sys.executable, "drops.py", road]
+    done = subprocess.run(argv, cwd=ws, env=environment(ws), capture_output=True, text=True)
+    assert done.stdout.strip() == "['0', '65534', '65534']", done.stderr
