@@ -24,6 +24,7 @@ pytestmark = [
     pytest.mark.usefixtures("leftovers"),
 ]
 
+GOOD, BAD = "https://index.test:8443", "https://other.test:8443"
 ASKING = Path(__file__).with_name("asking.py").read_text()
 SERVER = """
 import functools, http.server, ssl, sys, threading
@@ -122,42 +123,56 @@ def index(net: Internet, tmp_path: Path) -> Iterator[Path]:
         processes.end(server, 5)
 
 
-def test_everyday_programs_find_granted_names_only(near: Boxed, net: Internet, index: Path) -> None:
-    """curl, git, pip, Python, node, Java and a resolver of its own: by HTTPS where that needs
-    no key store, for a granted name; the same server by an ungranted one is unknown."""
-    project = near.project
-    (project / "cert.pem").write_bytes((index / "cert.pem").read_bytes())
-    (project / "Fetch.class").write_bytes(FETCH)
-    (project / "fetch.mjs").write_text(FETCH_JS)
-    good, bad = (f"https://{name}.test:8443" for name in ("index", "other"))
-    plain = ("http://index.test:8081/hello", "http://other.test:8081/hello")
-    pip = [PYTHON, "-Ic", PIP, "--isolated", "--cert", "cert.pem", "--disable-pip-version-check",
-           "install", "--retries", "0", "--no-cache-dir", "-q", "-t", "out", "-i"]  # fmt: skip
-    tries: list[list[Any]] = [
-        ["spawn", "curl", "-sS", "--cacert", "cert.pem", f"{good}/hello"],
-        ["spawn", "curl", "-sS", "--cacert", "cert.pem", f"{bad}/hello"],
-        ["spawn", "git", "-c", "http.sslCAInfo=cert.pem", "clone", "-q", f"{good}/repo.git", "one"],
-        ["spawn", "git", "-c", "http.sslCAInfo=cert.pem", "clone", "-q", f"{bad}/repo.git", "two"],
-        ["spawn", *pip, f"{good}/simple", "greeter"],
-        ["spawn", *pip, f"{bad}/simple", "greeter"],
-        ["spawn", PYTHON, "-ISc", URLOPEN, "cert.pem", f"{good}/hello", f"{bad}/hello"],
-        ["spawn", "node", "--use-openssl-ca", "fetch.mjs", *plain],
-        ["spawn", "java", "-Xshare:auto", "-cp", ".", "Fetch", *plain],
-        ["go", "index.test", 8081],
-        ["go", "other.test", 8081],
-    ]
+def attempts(near: Boxed, index: Path, tries: list[list[Any]], *allow: str) -> list[Any]:
+    """What came of each in one box, which may reach the server by one of its names."""
+    (near.project / "cert.pem").write_bytes((index / "cert.pem").read_bytes())
     grants = ["--write", ".", "--net", "index.test:8443", "--net", "index.test:8081"]
-    grants += [word for name in ("curl", "git", "node", "java") for word in ("--allow", name)]
+    grants += [word for name in allow for word in ("--allow", name)]
     ended = near.exec(*grants, command=[PYTHON, "-ISc", ASKING, json.dumps(tries)])
     assert ended.code == 0, ended.err
-    answers = [json.loads(line)[0] for line in ended.text.splitlines()]
-    curl, no_curl, git, no_git, pip_in, no_pip, python, node, java, go, no_go = answers
-    assert curl == [0, "hello\n"] and git[0] == 0 and (project / "one" / "file").exists(), answers
-    assert pip_in[0] == 0 and (project / "out" / "greeter.py").exists(), pip_in
-    assert no_curl[0] == 6 and "resolve" in no_curl[1] and no_git[0] == 128, answers
-    assert no_pip[0] != 0 and "No matching distribution" in no_pip[1], no_pip
+    return [json.loads(line)[0] for line in ended.text.splitlines()]
+
+
+def test_everyday_programs_find_granted_names_only(near: Boxed, net: Internet, index: Path) -> None:
+    """curl, git, Python, node, Java and a resolver of its own: by HTTPS where that needs no key
+    store, for a granted name; the same server by an ungranted one is unknown."""
+    (near.project / "Fetch.class").write_bytes(FETCH)
+    (near.project / "fetch.mjs").write_text(FETCH_JS)
+    plain = ("http://index.test:8081/hello", "http://other.test:8081/hello")
+    git = ["git", "-c", "http.sslCAInfo=cert.pem", "clone", "-q"]
+    answers = attempts(
+        near, index,
+        [
+            ["spawn", "curl", "-sS", "--cacert", "cert.pem", f"{GOOD}/hello"],
+            ["spawn", "curl", "-sS", "--cacert", "cert.pem", f"{BAD}/hello"],
+            ["spawn", *git, f"{GOOD}/repo.git", "one"],
+            ["spawn", *git, f"{BAD}/repo.git", "two"],
+            ["spawn", PYTHON, "-ISc", URLOPEN, "cert.pem", f"{GOOD}/hello", f"{BAD}/hello"],
+            ["spawn", "node", "fetch.mjs", *plain],
+            ["spawn", "java", "-cp", ".", "Fetch", *plain],
+            ["go", "index.test", 8081],
+            ["go", "other.test", 8081],
+        ],
+        "curl", "git", "node", "java",
+    )  # fmt: skip
+    curl, no_curl, cloned, no_git, python, node, java, go, no_go = answers
+    assert curl == [0, "hello\n"] and no_curl[0] == 6 and "resolve" in no_curl[1], answers
+    assert cloned[0] == 0 and (near.project / "one" / "file").exists(), cloned
+    assert no_git[0] == 128 and "resolve" in no_git[1], no_git
     assert python[1].splitlines()[0] == "hello" and "not known" in python[1], python
     assert node == [0, "hello\nENOTFOUND\n"], node
     assert java == [0, "hello\nunknown host other.test\n"], java
     assert (go, no_go) == ("ok", "NXDOMAIN")
-    assert {r.data.split()[0] for r in net.seen("dns")} == {"index.test"}
+    assert {record.data.split()[0] for record in net.seen("dns")} == {"index.test"}
+
+
+@pytest.mark.deep
+def test_pip_installs_from_a_granted_index_only(near: Boxed, net: Internet, index: Path) -> None:
+    """By HTTPS; it takes seconds to find out that a name is unknown."""
+    pip = [PYTHON, "-Ic", PIP, "--isolated", "--cert", "cert.pem", "--disable-pip-version-check",
+           "install", "--retries", "0", "--no-cache-dir", "-q", "-t", "out", "-i"]  # fmt: skip
+    tries = [["spawn", *pip, f"{where}/simple", "greeter"] for where in (GOOD, BAD)]
+    installed, refused = attempts(near, index, tries)
+    assert installed[0] == 0 and (near.project / "out" / "greeter.py").exists(), installed
+    assert refused[0] != 0 and "No matching distribution" in refused[1], refused
+    assert {record.data.split()[0] for record in net.seen("dns")} == {"index.test"}

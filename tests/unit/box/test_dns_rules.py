@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axonkernel.box.caps import net_plan
@@ -93,6 +93,7 @@ ENTRY = st.tuples(
 ).map("".join)
 
 
+@settings(max_examples=40)
 @given(st.lists(ENTRY, max_size=4), st.lists(ENTRY, max_size=3), st.lists(ENTRY, max_size=2), NAMES)
 def test_a_box_answers_what_the_mediator_allows(
     allow: list[str], deny: list[str], escalate: list[str], name: str
