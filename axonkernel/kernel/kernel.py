@@ -309,7 +309,7 @@ class Kernel:
         if self._handler is None:
             raise ToolError("request", "this kernel has no handler")
         view = self if policy is None else self._narrowed(policy, strict)
-        if (job := view._job(request, confine, current_backend())) is not None:
+        if (job := await view._job(request, confine)) is not None:
             return await job.run_async()
         with entered(self._core, view._scope()):
             if inspect.iscoroutinefunction(self._handler):
@@ -354,16 +354,20 @@ class Kernel:
         workers = self._core.workers
         return None if workers is None else workers.road(self._scope(), confine)
 
-    def _job(self, request: Any, confine: Confine | None, backend: str) -> Job | None:
+    async def _job(self, request: Any, confine: Confine | None) -> Job | None:
         """The request as a job for a worker, recorded; None where it runs here."""
-        road = self._road(confine)
+        workers = self._core.workers
+        if workers is None or not workers.concerns(self._scope()):
+            return None
+        # The first one starts a process, and a grant may have to be looked through.
+        road = await anyio.to_thread.run_sync(self._road, confine, limiter=anyio.CapacityLimiter(1))
         if road is None:
             return None
         rows = [list(row) for row in road.posture]
         self._core.audit.record("request.walls", road=road.posture[0].by, posture=rows)
         if road.planned is None:
             return None
-        return Job(self._pinned(), road.planned, request, backend)
+        return Job(self._pinned(), road.planned, request, current_backend())
 
     def _pinned(self) -> Kernel:
         """This view with what the context adds, for where there is no context."""

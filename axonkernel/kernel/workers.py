@@ -74,16 +74,22 @@ class Workers:
         """Reads what workers send."""
         return Unpasser(self.origin.namespaces)
 
+    def concerns(self, scope: Scope) -> bool:
+        """Whether a request in ``scope`` is narrowed in something that a wall can hold."""
+        added = [each for each in scope.layers if each not in self.core.base.layers]
+        if not any(touches(each.policy) for each in added):
+            return False
+        return scope.policy.effective_isolation != "none"
+
     def road(self, scope: Scope, confine: Confine | None) -> Road | None:
-        """How a request in ``scope`` is held; None where nothing narrows what a wall holds.
+        """How a request in ``scope`` is held; None where no wall is concerned. May take time.
 
         Raises PolicyError for a handler that no worker can import, IsolationUnavailable for
         what nothing can hold here; unless isolation is ``best-effort``, or ``none``.
         """
-        added = [each for each in scope.layers if each not in self.core.base.layers]
-        isolation = scope.policy.effective_isolation
-        if isolation == "none" or not any(touches(each.policy) for each in added):
+        if not self.concerns(scope):
             return None
+        isolation = scope.policy.effective_isolation
         confine = self.confine if confine is None else confine
         if confine == "mediator":
             return self._mediated(scope, 'confine="mediator"')
