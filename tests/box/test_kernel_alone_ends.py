@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,8 +53,10 @@ ENDS = {
     ),
     "killed": f"{STARTED}\ntime.sleep(60)",
 }
-#: Ends like one of the rest.
-OTHERS = ("an exception", "an exception while busy", "_exit while busy")
+QUICK = {
+    "auto": ("without close", "interrupted", "killed"),
+    "best-effort": ("exit while busy", "killed"),
+}
 SIGNALS = {"interrupted": signal.SIGINT, "killed": signal.SIGKILL}
 CODES = {"without close": 0, "interrupted": -2, "killed": -9}
 
@@ -68,11 +72,17 @@ def private_folders() -> set[str]:
     return set(glob.glob("/tmp/axonkernel-*"))
 
 
-@pytest.mark.parametrize(
-    "how", [pytest.param(how, marks=pytest.mark.deep if how in OTHERS else ()) for how in ENDS]
-)
-@pytest.mark.parametrize("isolation", ["auto", pytest.param("best-effort", marks=pytest.mark.root)])
-def test_nothing_outlives_the_process(ws: Path, how: str, isolation: str) -> None:
+def every_end() -> Iterator[Any]:
+    """Each end by each road; the quick tests have one of each kind."""
+    for isolation, quick in QUICK.items():
+        for how in ENDS:
+            marks = [] if how in quick else [pytest.mark.deep]
+            marks += [pytest.mark.root] if isolation == "best-effort" else []
+            yield pytest.param(isolation, how, marks=marks)
+
+
+@pytest.mark.parametrize(("isolation", "how"), every_end())
+def test_nothing_outlives_the_process(ws: Path, isolation: str, how: str) -> None:
     """No program, server, spare or private folder, in boxes and by the zygote; the program was
     busy until then."""
     before = private_folders()

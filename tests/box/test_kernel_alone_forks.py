@@ -120,7 +120,7 @@ SERVERS = {
 }
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ["gunicorn", pytest.param("uvicorn", marks=pytest.mark.deep)])
 def test_each_worker_of_a_web_server_has_its_kernel(ws: Path, server: str) -> None:
     """Both workers answer by programs in boxes; nothing is left when the server has ended."""
     text, words = SERVERS[server]
@@ -180,7 +180,7 @@ print(ids)
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("road", ["guard", "box"])
+@pytest.mark.parametrize("road", ["guard", pytest.param("box", marks=pytest.mark.deep)])
 def test_a_process_that_gave_up_root_starts_nothing_as_root(ws: Path, road: str) -> None:
     """What waited from before is not used: the programs are the user that the process is."""
     for folder in (ws.parent, ws.parent.parent, ws):
