@@ -81,7 +81,7 @@ def every_end() -> Iterator[Any]:
             yield pytest.param(isolation, how, marks=marks)
 
 
-@pytest.mark.parametrize(("isolation", "how"), every_end())
+@pytest.mark.parametrize(("isolation", "how"), list(every_end()))
 def test_nothing_outlives_the_process(ws: Path, isolation: str, how: str) -> None:
     """No program, server, spare or private folder, in boxes and by the zygote; the program was
     busy until then."""
