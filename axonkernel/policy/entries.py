@@ -12,6 +12,7 @@ from axonkernel.policy.faults import Place, spelled
 from axonkernel.policy.globs import is_glob, unescape
 from axonkernel.policy.kinds import Kind, read_text
 from axonkernel.policy.match import normalize, parse_destination
+from axonkernel.policy.secrets import without_credentials
 
 __all__ = ["destination", "path", "path_glob", "program", "proxy", "resolver"]
 
@@ -168,7 +169,8 @@ def _read_proxy(value: Any, place: Place) -> str | None:
     except ValueError:
         good = False
     if not good or parts.path not in ("", "/") or parts.query or " " in text or "\\" in text:
-        return place.fault("must be the URL of a proxy", value, '"http://proxy.example:3128"')
+        shown = without_credentials(text)
+        return place.fault("must be the URL of a proxy", shown, '"http://proxy.example:3128"')
     return text
 
 

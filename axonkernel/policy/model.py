@@ -75,7 +75,7 @@ class NetPolicy:
     link: Literal["pasta", "veth"] = "pasta"
     refuse: Literal["reject", "drop"] = "reject"
     resolver: str | None = None
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)  # it may hold a password
 
 
 @frozen

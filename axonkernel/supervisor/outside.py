@@ -278,6 +278,16 @@ def _completed(job: Job, name: str, policy: Policy) -> tuple[str, Policy]:
     return name, evolve(policy, fs=evolve(fs, protect=protect))
 
 
+def _seen_inside(policy: Policy) -> Policy:
+    """A policy without what the agent is not to know: the password of a proxy."""
+    from axonkernel.policy.secrets import without_credentials
+
+    net = policy.net
+    if net is None or net.proxy is None:
+        return policy
+    return evolve(policy, net=evolve(net, proxy=without_credentials(net.proxy)))
+
+
 def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan, dict[str, Any]]:
     from axonkernel.box.brokered import brokered_files
     from axonkernel.box.child import command
@@ -293,7 +303,7 @@ def _prepare(job: Job, layers: tuple[tuple[str, Policy], ...]) -> tuple[BoxPlan,
         "words": job.words,
         "run": os.urandom(4).hex(),
         "run_name": "__main__" if job.as_script else "axon_config",
-        "layers": written,
+        "layers": [(name, unparse(_seen_inside(policy))) for name, policy in layers],
         "grants": {
             **grants,
             "read": [*grants["read"], job.entry],

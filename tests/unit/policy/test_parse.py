@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from axonkernel.errors import PolicyError
 from axonkernel.policy.model import (
     ArgsRules,
     BoxPolicy,
@@ -264,3 +265,13 @@ def test_unparse_is_read_back_as_the_same_policy(data: dict[str, Any]) -> None:
     """The written form stands alone: it needs neither the folder nor the home."""
     policy = read(data)
     assert parse(unparse(policy)) == policy
+
+
+@pytest.mark.parametrize("url", ["ftp://u:s3cret@h.test", "http://u:s3@cret@h.test/x"])
+def test_the_password_of_a_proxy_is_not_shown(url: str) -> None:
+    """Neither in a fault about its URL nor in the text of a policy that has one."""
+    with pytest.raises(PolicyError) as caught:
+        parse({"net": {"allow": [], "proxy": url}})
+    assert "proxy" in str(caught.value)
+    assert "cret" not in str(caught.value)
+    assert "s3cret" not in repr(parse({"net": {"allow": [], "proxy": "http://u:s3cret@h.test"}}))
