@@ -96,7 +96,7 @@ def test_the_example_of_the_readme_shows_what_it_says(tmp_path: Path, env: dict[
     assert history.endswith(" first change")
     said = re.search(r"`(denied \(.*did not run\.)`", text)
     assert said is not None and denial.startswith(said[1])
-    assert "enforced: fs, net, shell, env, limits.wall" in done.stderr
+    assert "enforced: fs, net, shell, shell.args, env, limits.wall" in done.stderr
     assert (project / "output" / "review.md").read_text() == "12 characters"
     assert git(tmp_path / "elsewhere", "branch") == ""
 
