@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection, Iterable
 from functools import cache
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from axonkernel.box.model import PostureField
 
 __all__ = [
+    "has_broker",
     "has_landlock",
     "has_to_end",
     "held_around",
@@ -114,3 +116,10 @@ def has_landlock() -> bool:
     from axonkernel.box import landlock
 
     return landlock.abi() >= landlock.TRUSTED_SINCE_ABI
+
+
+def has_broker() -> bool:
+    """Whether the supervisor of the box around this process starts programs for it."""
+    from axonkernel.broker.wire import BROKER_SOCKET
+
+    return os.path.exists(BROKER_SOCKET)
