@@ -121,6 +121,26 @@ def test_named_destinations_are_redirected() -> None:
     }  # fmt: skip
 
 
+def test_names_have_sets_for_ports_and_where_needed_for_ranges() -> None:
+    """Both with timeouts; those of ranges only where a name is granted, or may be, for one."""
+    ranged = ("*.wild.test", "tcp", "8000-8100")
+    plain = nft.ruleset(NetPlan(names=(("api.test", "tcp", "443"),), link="pasta"))
+    assert {"allow4", "allow6"} <= added(plain, "set").keys()
+    assert not [name for name in added(plain, "set") if "span" in name]
+    for net in (NetPlan(names=(ranged,), link="pasta"), NetPlan(asked=(ranged,), link="pasta")):
+        value = nft.ruleset(net)
+        assert added(value, "set")["allowspan6"]["flags"] == ["interval", "timeout"]
+        assert added(value, "set")["allow6"]["flags"] == ["timeout"]
+        assert "ip6 daddr . l4proto . th dport @allowspan6; accept" in chain(value, "output")
+    relayed = NetPlan(names=(ranged,), relayed=True, link="pasta")
+    value = nft.ruleset(relayed)
+    assert "namedspan4" in added(value, "set") and "allowspan4" not in added(value, "set")
+    wanted = "l4proto tcp; ip daddr . l4proto . th dport @namedspan4; redirect 1023"
+    assert wanted in chain(value, "named")
+    assert nft.named_set(relayed, "tcp", "8000-8100") == "namedspan"
+    assert nft.named_set(relayed, "udp", "443") == "allow"
+
+
 @pytest.mark.parametrize("net", [NetPlan(), NetPlan(open=True, link="pasta")])
 def test_every_hook_of_both_families_drops_by_default(net: NetPlan) -> None:
     """One inet table, so IPv6 is walled as IPv4 is."""
@@ -289,6 +309,10 @@ def test_an_added_element_is_renewed_in_one_transaction(monkeypatch: pytest.Monk
     assert element["elem"] == [
         {"elem": {"val": {"concat": ["2001:db8::1", "tcp", 443]}, "timeout": 30}}
     ]
+    nft.add_elements([("192.0.2.1", "tcp", "80-90")], 30, "allowspan")
+    element = spy.sent[1]["nftables"][0]["add"]["element"]
+    value = {"concat": ["192.0.2.1", "tcp", {"range": [80, 90]}]}
+    assert (element["name"], element["elem"][0]["elem"]["val"]) == ("allowspan4", value)
 
 
 def test_protocols_are_named_where_the_system_has_only_numbers() -> None:
