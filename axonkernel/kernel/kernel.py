@@ -26,7 +26,7 @@ from axonkernel.kernel.posture import posture_of
 from axonkernel.kernel.processes import Processes
 from axonkernel.kernel.scope import Scope, active, entered
 from axonkernel.kernel.unrestricted import tell_or_refuse
-from axonkernel.kernel.walls import has_broker, has_landlock, takes_part, walls_of
+from axonkernel.kernel.walls import has_broker, has_landlock, walls_of
 from axonkernel.kernel.workers import Confine, Road, Workers
 from axonkernel.policy.model import Policy
 from axonkernel.policy.request import AnyRequest, Decision, Request, strictest
@@ -195,7 +195,7 @@ class Kernel:
             boxed=needs_box(policy, inside=core.inside),
             landlock=has_landlock(),
             brokered=core.brokered,
-            beside=core.inside and takes_part(policy, core.policy) and has_broker(),
+            broker=core.inside and has_broker(),
         )
 
     def posture(self) -> tuple[PostureField, ...]:

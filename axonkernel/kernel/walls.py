@@ -81,7 +81,7 @@ def walls_of(
     boxed: bool,
     landlock: bool,
     brokered: Collection[str] = (),
-    beside: bool = False,
+    broker: bool = True,
 ) -> tuple[str, ...]:
     """What stands around a call where it is allowed, the mediator first.
 
@@ -91,16 +91,15 @@ def walls_of(
         boxed: programs get boxes of their own.
         landlock: this machine can confine without a box.
         brokered: files of programs that the supervisor starts, each in a box of its own.
-        beside: it starts all programs of this call so, beside the agent's box.
+        broker: it can be asked to.
     """
     around = ("box",) if inside else ()
     block = isinstance(request, ToolRequest) and request.name == "block.python"
     if not block and not isinstance(request, (ProcessRequest, ShellRequest)):
         return ("mediator", *around)
     leaves = isinstance(request, ProcessRequest) and request.resolved in brokered
-    if leaves or (beside and not block):
-        return ("mediator", "broker", "box")
-    if inside and not block and takes_part(policy, base):
+    leaves |= inside and broker and not block and takes_part(policy, base)
+    if leaves:
         return ("mediator", "broker", "box")
     if boxed:
         return ("mediator", "box")

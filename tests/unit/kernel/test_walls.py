@@ -56,10 +56,6 @@ def test_a_brokered_program_has_the_broker() -> None:
     where = {"inside": True, "boxed": False, "landlock": True, "brokered": ("/usr/bin/git",)}
     assert walls_of(known, policy(), policy(), **where) == ("mediator", "broker", "box")
     assert walls_of(RUN, policy(), policy(), **where) == ("mediator", "box")
-    beside = {"inside": True, "boxed": False, "landlock": True, "beside": True}
-    assert walls_of(RUN, policy(), policy(), **beside) == ("mediator", "broker", "box")
-    block = walls_of(Request.tool("block.python"), policy(), policy(), **beside)
-    assert block == ("mediator", "box", "landlock")
 
 
 def test_the_box_around_holds_what_was_not_narrowed() -> None:
