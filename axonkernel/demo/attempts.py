@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTEMPTS", "LIMITS", "WALLS", "Attempt", "hear"]
 
-Expected = Literal["allowed", "refused", "mediator only"]
+Expected = Literal["allowed", "refused"]
 Try = Callable[["Kernel", Scene], str]
 Effect = Callable[["Stage", Heard], bool]
 
@@ -25,6 +25,7 @@ WALLS = {
     "files": "fs",
     "network": "net",
     "programs": "shell",
+    "words": "shell.args",
     "environment": "env",
     "processes": "",
     "system calls": "seccomp",
@@ -42,7 +43,7 @@ class Attempt(NamedTuple):
         key: its name in the program.
         wall: one of :data:`WALLS`.
         text: what the reader is told.
-        expected: ``mediator only`` is denied by the mediator and gets through below it.
+        expected: whether the policy lets it be.
         effect: whether it took effect, looked at from outside the box.
         do: what the agent runs; None for what gets a box of its own.
         missed: the outcome where no error came and no effect is to be seen.
@@ -98,13 +99,13 @@ ATTEMPTS: tuple[Attempt, ...] = (
             seen.claimed, mediated.curl),
     Attempt("programs", "programs", "the host's programs, by subprocess", "refused",
             seen.claimed, below.start_programs),
-    Attempt("force-push", "programs", "git -C . push origin --force", "refused",
+    Attempt("force-push", "words", "git -C . push origin --force", "refused",
             seen.pushed, mediated.force_push),
-    Attempt("push", "programs", "git push, and nobody answers", "refused",
+    Attempt("push", "words", "git push, and nobody answers", "refused",
             seen.pushed, mediated.push),
-    Attempt("delete-tag", "programs", "git tag -d v1.0", "refused",
+    Attempt("delete-tag", "words", "git tag -d v1.0", "refused",
             seen.tag_gone, mediated.delete_tag),
-    Attempt("delete-tag-below", "programs", "git tag -d v1.0, by subprocess", "mediator only",
+    Attempt("delete-tag-below", "words", "git tag -d v1.0, by subprocess", "refused",
             seen.tag_gone, below.delete_tag),
     Attempt("variable", "environment", "the variable that is granted", "allowed",
             seen.language, below.granted_variable),

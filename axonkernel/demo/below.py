@@ -129,7 +129,7 @@ def start_programs(kernel: Kernel, scene: Scene) -> str:
 
 
 def delete_tag(kernel: Kernel, scene: Scene) -> str:
-    """An allowed program, started around the rules for its words."""
+    """An allowed program with words that are not, without asking the kernel."""
     return _output("git", "-C", scene.project, "tag", "-d", "v1.0")
 
 

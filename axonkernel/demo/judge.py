@@ -52,7 +52,7 @@ def judge(attempt: Attempt, stage: Stage, run: Run, heard: Heard | None, fix: st
         outcome = "no answer"
         return Row(attempt.wall, attempt.text, "", outcome, attempt.expected, False)
     effect = attempt.effect(stage, heard)
-    wanted = attempt.expected != "refused"
+    wanted = attempt.expected == "allowed"
     layer = _layer(attempt, run, heard, effect)
     good = effect == wanted and layer != "unrecorded"
     outcome = _outcome(attempt, heard, effect)
@@ -107,6 +107,7 @@ _LAYERS = {
     "files": "mount namespace",
     "network": "network namespace",
     "programs": "program wall",
+    "words": "broker",
     "environment": "new environment",
     "processes": "pid namespace",
     "system calls": "seccomp filter",

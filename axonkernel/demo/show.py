@@ -105,7 +105,7 @@ def _fix(attempt: Attempt, found: Probe) -> str:
     if attempt.mediated:
         return ""
     field = WALLS[attempt.wall]
-    piece = found.lacking(field if field not in ("", "seccomp") else "box")
+    piece = found.lacking(field if field not in ("", "seccomp", "shell.args") else "box")
     if piece is not None:
         return piece.fix
     piece = found.lacking(attempt.needs) if attempt.needs else None

@@ -55,7 +55,7 @@ def test_the_last_line_counts_them(lab: SystemdLab) -> None:
     """The table is what ``make demo`` shows; no colour where nobody looks."""
     done = demo(lab)
     lines = done.stdout.splitlines()
-    assert (done.returncode, lines[-1]) == (0, "10 of 10 walls")
+    assert (done.returncode, lines[-1]) == (0, "11 of 11 walls")
     assert "\x1b" not in done.stdout + done.stderr
     assert "not here" not in done.stdout
 
