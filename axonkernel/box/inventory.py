@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from attrs import evolve
+
 from axonkernel.box.brokered import SOCKET
+from axonkernel.box.caps import net_plan
 from axonkernel.box.host import Host
 from axonkernel.box.model import BoxPlan, Mount, NetPlan
 from axonkernel.box.seccomp import rules
 from axonkernel.box.unbuilt import holds_noexec
 from axonkernel.policy.environ import FLOOR
 from axonkernel.policy.globs import argument_glob
-from axonkernel.policy.model import Policy
+from axonkernel.policy.match import parse_destination
+from axonkernel.policy.model import NetPolicy, Policy
 from axonkernel.policy.profiles import beside_of
 
 __all__ = ["inventory"]
@@ -153,13 +157,27 @@ def _network(policy: Policy, plan: BoxPlan) -> dict[str, Any] | None:
     return {
         "link": plan.net.link,
         "open": plan.net.open,
-        "allow": [f"{host}:{port}/{protocol}" for host, protocol, port in plan.net.allow],
-        "names": [f"{name}:{port}/{protocol}" for name, protocol, port in plan.net.names],
+        "allow": list(_literal(policy.net, plan.net)),
+        "names": list(_shown(plan.net.names)),
         "names_by": _names_by(plan.net),
-        "deny": [f"{host}:{port}/{protocol}" for host, protocol, port in plan.net.deny],
+        "deny": list(_shown((*plan.net.deny, *plan.net.denied))),
+        "listen": list(plan.net.listen),
         "escalate": [] if plan.net.ask is None else list(plan.net.ask.escalate),
         "unix_sockets": policy.net.unix,
     }
+
+
+def _literal(net: NetPolicy, plan: NetPlan) -> Iterator[str]:
+    """What is granted by address; ``public`` and ``private`` by that word, which is many."""
+    entries = () if net.allow is True else net.allow
+    words = tuple(each for each in entries if parse_destination(each).kind in ("public", "private"))
+    many = frozenset(net_plan(evolve(net, allow=words)).allow)
+    yield from _shown(triple for triple in plan.allow if triple not in many)
+    yield from (word if "/" in word else f"{word}/tcp" for word in words)
+
+
+def _shown(triples: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    return (f"{host}:{port}/{protocol}" for host, protocol, port in triples)
 
 
 def _names_by(net: NetPlan) -> str:

@@ -189,6 +189,9 @@ def _network(network: Mapping[str, Any] | None) -> Iterator[str]:
         yield from _row("but not", network["deny"])
     if network["escalate"]:
         yield from _row("asked", network["escalate"], "when a program tries")
+    if network["listen"]:
+        ports = [f"{port}" for port in network["listen"]]
+        yield from _row("let in", ports, "from the host's 127.0.0.1")
     if network["unix_sockets"] == "none":
         yield from _row("unix sockets", ["none; connected pairs stay"])
 

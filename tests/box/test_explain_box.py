@@ -136,6 +136,22 @@ def test_open_blocks_are_told(project: Boxed) -> None:
     assert described(project, "open.toml")["programs"]["wall"] is False
 
 
+@pytest.mark.requires("net")
+def test_the_network_is_told_as_it_is_granted(project: Boxed) -> None:
+    """Addresses, names and how they are told apart, what is denied, ports of the host; a word
+    that stands for many networks is told as that word."""
+    (project.project / "net.toml").write_text(
+        '[net]\nallow = ["api.test", "9.9.9.9:53/udp", "public:22"]\nlisten = [8080]\n'
+        'deny = ["old.test", "8.8.8.8"]\n'
+    )
+    told = described(project, "net.toml")["network"]
+    assert told["allow"] == ["9.9.9.9:53/udp", "public:22/tcp"]
+    assert told["names"] == ["api.test:443/tcp", "*:22/tcp"] and told["names_by"] == "address"
+    assert told["deny"] == ["8.8.8.8:443/tcp", "old.test:443/tcp"] and told["listen"] == [8080]
+    text = explain(project, policy="net.toml").stdout
+    assert "9.9.9.9:53/udp, public:22/tcp" in text and "(by address)" in text and "8080" in text
+
+
 def test_without_a_box_there_is_nothing_to_tell(project: Boxed) -> None:
     """A policy that asks for none is a fault with the fix; a request is still a request."""
     (project.project / "none.toml").write_text('isolation = "none"\n')
