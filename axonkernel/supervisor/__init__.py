@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,4 @@ def run_agent(agent: Agent, request: Any = None) -> int:
         expect_box()
     from axonkernel.supervisor.outside import run_defined
 
-    code = run_defined(agent, request)
-    gc.freeze()  # most scripts end here, and looking through all modules takes 13 ms
-    return code
+    return run_defined(agent, request)
