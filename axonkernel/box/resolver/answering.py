@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from axonkernel.box.model import NetPlan
+from axonkernel.box.model import BoxPlan, NetPlan
 from axonkernel.box.resolver import svcb, wire
 from axonkernel.box.resolver.admitting import Admission
 from axonkernel.box.resolver.asker import Askers
@@ -31,6 +31,8 @@ _MOST_ALIASES = 16
 #: Names that wait for a person at one time, and questions about each.
 _MOST_HELD = 32
 _ANSWERED = (wire.A, wire.AAAA, wire.HTTPS, wire.SVCB)
+#: This machine's, and the box's host name, which the host's /etc/hosts does not have.
+_OWN_NAMES = ("localhost", BoxPlan().hostname)
 _LOCAL = {wire.A: "127.0.0.1", wire.AAAA: "::1"}
 _EVERY_PORT = (Span("tcp", 1, 65535), Span("udp", 1, 65535))
 
@@ -78,7 +80,7 @@ class Answering:
         asked = _Asked(question, self._meant(question.name), reply, stream, port)
         if question.opcode or not question.asked:
             self._say(asked, wire.NOTIMP if question.opcode else wire.FORMERR)
-        elif question.name == "localhost" or question.name.endswith(".localhost"):
+        elif question.name in _OWN_NAMES or question.name.endswith(".localhost"):
             self._say(asked, wire.NOERROR, _loopback(question))
         elif question.kind == wire.PTR:
             self._say(asked, wire.NXDOMAIN)  # nothing tells it, and programs ask by the way

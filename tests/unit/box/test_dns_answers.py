@@ -175,10 +175,12 @@ def test_other_types_are_asked_about_only_where_any_name_is(kind: str) -> None:
 
 
 def test_the_machines_own_name_and_addresses_need_no_grant() -> None:
-    """``localhost`` is the box's own loopback; the names of addresses are not told."""
+    """``localhost`` and the host name are the box's own loopback; the names of addresses are
+    not told."""
     outside = Outside()
     box = Box(outside, allow=["a.test"])
     assert rows(box.ask("localhost")) == ["localhost. 30 IN A 127.0.0.1"]
+    assert rows(box.ask("box")) == ["box. 30 IN A 127.0.0.1"]
     assert rows(box.ask("x.localhost", "AAAA")) == ["x.localhost. 30 IN AAAA ::1"]
     assert box.ask("1.10.90.45.in-addr.arpa", "PTR").rcode() == dns.rcode.NXDOMAIN
     assert (outside.asked, box.told.names, box.sets.let_in) == ([], [], [])
