@@ -13,6 +13,7 @@ from attrs import evolve
 
 from axonkernel.audit import AuditLog, AuditSink
 from axonkernel.audit.redact import secret_values
+from axonkernel.errors import AxonError
 from axonkernel.escalation import Asker, Broker, Decider
 from axonkernel.folders import own_folders
 from axonkernel.forks import forget_in_children
@@ -118,6 +119,7 @@ class Core:
         """What starts boxes, made at the first use."""
         with self._lock:
             if self._launcher is None:
+                self._refuse_when_closed()
                 from axonkernel.box.caps import limits_plan
                 from axonkernel.box.launch import Launcher
 
@@ -128,10 +130,16 @@ class Core:
         """What confines programs where they stand, made at the first use."""
         with self._lock:
             if self._confiner is None:
+                self._refuse_when_closed()
                 from axonkernel.process.confiner import Confiner
 
                 self._confiner = Confiner(inside=self.inside)
             return self._confiner
+
+    def _refuse_when_closed(self) -> None:
+        """For a call that was let through just before: nobody would end what it starts."""
+        if self.mediator.closed:
+            raise AxonError("the kernel is closed: the call did not run")
 
     def close(self) -> None:
         """Deny what waits, end what was left running, let go of what is ours."""

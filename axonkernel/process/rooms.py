@@ -62,7 +62,7 @@ def make(walls: Walls, zygote: Zygote) -> Room:
         return Room(walls, -1 if walls.rules is None else walls.rules(""), "")
     folder = tempfile.mkdtemp(prefix="axonkernel-")
     try:
-        zygote.tell(op="made", folder=folder)
+        zygote.made(folder)
         if walls.run_as is not None:
             os.chown(folder, *walls.run_as)
         return Room(walls, -1 if walls.rules is None else walls.rules(folder), folder)
@@ -83,7 +83,7 @@ def remove(room: Room, zygote: Zygote) -> None:
     close(room)
     if room.folder:
         shutil.rmtree(room.folder, ignore_errors=True)
-        zygote.tell(op="gone", folder=room.folder)
+        zygote.gone(room.folder)
 
 
 def empty(room: Room) -> bool:

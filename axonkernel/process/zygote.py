@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import suppress
-from typing import Any
 from weakref import finalize
 
 from axonkernel.box.channel import ChannelClosed
@@ -47,10 +46,16 @@ class Zygote:
                     self._server = None
         raise BoxError("exec zygote", f"the exec zygote ended: {fault}")
 
-    def tell(self, **order: Any) -> None:
-        """Tell the zygote something it does not answer."""
+    def made(self, folder: str) -> None:
+        """Have a folder removed should this process be killed. Raises BoxError."""
         with self._lock, suppress(ChannelClosed):
-            self._ready().channel.send(order)
+            self._ready().channel.send({"op": "made", "folder": folder})
+
+    def gone(self, folder: str) -> None:
+        """A folder has been removed."""
+        with self._lock, suppress(ChannelClosed):
+            if self._server is not None:
+                self._server.channel.send({"op": "gone", "folder": folder})
 
     def close(self) -> None:
         """End the zygote's process. Lanes that were taken are their owners'."""

@@ -139,6 +139,30 @@ def test_a_closed_kernel_leaves_its_process_as_it_was(ws: Path) -> None:
     assert own_state() == before
 
 
+SLEEPER = {"allow": ["sh", "sleep"], "spawn": False}
+
+
+@pytest.mark.parametrize("policy", [{**POLICY, "shell": SLEEPER}, {"shell": SLEEPER}])
+def test_a_program_that_outlasts_close_leaves_nothing_either(
+    ws: Path, policy: dict[str, Any]
+) -> None:
+    """What another thread waits for goes on to its end, and nothing is started anew for it."""
+    with Kernel(policy, cwd=ws, audit=ws.parent / "log") as kernel:
+        found: list[int] = []
+
+        def wait() -> None:
+            words = ["sh", "-c", ": > out/started; sleep 0.5; exit 5"]
+            result = kernel.process.run_sync(words)
+            found.append(result.exit_code)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        while not (ws / "out/started").exists():
+            time.sleep(0.01)
+    thread.join()
+    assert found == [5]
+
+
 #: Leaves its session and its parent, ignores every signal it can, and beats on.
 ESCAPE = """
 import os, signal, sys, time
