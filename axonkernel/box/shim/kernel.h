@@ -11,8 +11,8 @@ enum {
     SYS_rt_sigprocmask = 14, SYS_ioctl = 16, SYS_nanosleep = 35, SYS_getpid = 39,
     SYS_socket = 41, SYS_connect = 42, SYS_sendto = 44, SYS_sendmsg = 46, SYS_kill = 62,
     SYS_fcntl = 72, SYS_getcwd = 79, SYS_exit_group = 231, SYS_readlinkat = 267,
-    SYS_ppoll = 271, SYS_signalfd4 = 289, SYS_pipe2 = 293, SYS_prlimit64 = 302,
-    SYS_statx = 332,
+    SYS_ppoll = 271, SYS_splice = 275, SYS_signalfd4 = 289, SYS_pipe2 = 293,
+    SYS_prlimit64 = 302, SYS_statx = 332,
 };
 
 __asm__(".globl _start\n"
@@ -40,7 +40,7 @@ static long call6(long number, long a, long b, long c, long d, long e, long f)
 enum {
     SYS_getcwd = 17, SYS_fcntl = 25, SYS_ioctl = 29, SYS_close = 57, SYS_pipe2 = 59,
     SYS_lseek = 62, SYS_read = 63, SYS_write = 64, SYS_ppoll = 73, SYS_signalfd4 = 74,
-    SYS_readlinkat = 78, SYS_exit_group = 94, SYS_nanosleep = 101, SYS_kill = 129,
+    SYS_splice = 76, SYS_readlinkat = 78, SYS_exit_group = 94, SYS_nanosleep = 101, SYS_kill = 129,
     SYS_rt_sigaction = 134, SYS_rt_sigprocmask = 135, SYS_getpid = 172, SYS_socket = 198,
     SYS_connect = 203, SYS_sendto = 206, SYS_sendmsg = 211, SYS_prlimit64 = 261,
     SYS_statx = 291,
@@ -80,6 +80,7 @@ static long call6(long number, long a, long b, long c, long d, long e, long f)
 enum { EPERM = 1, EINTR = 4, EAGAIN = 11, EACCES = 13, EAFNOSUPPORT = 97, ETOOMANYREFS = 109 };
 enum { AT_FDCWD = -100, AT_EMPTY_PATH = 0x1000, AT_EXECFN = 31, STATX_BASIC = 0x7ff };
 enum { F_GETFL = 3, F_DUPFD_CLOEXEC = 1030, F_SETPIPE_SZ = 1031, SEEK_CUR = 1 };
+enum { SPLICE_F_NONBLOCK = 2 };
 enum { O_PATH = 010000000, O_CLOEXEC = 02000000, O_NONBLOCK = 04000, F_SETFL = 4 };
 enum { S_IFMT = 0170000, S_IFIFO = 0010000, S_IFCHR = 0020000, S_IFREG = 0100000,
        S_IFSOCK = 0140000, TCGETS = 0x5401, FIONREAD = 0x541b };

@@ -11,6 +11,7 @@ enum { COPIED_BYTES = 1 << 17, PIPE_BYTES = 1 << 20 };
 
 struct copied {
     int pipe;      /* this process's end of it; -1: there is none, or nothing more to copy */
+    int by_hand;   /* splice(2) does not go there: files opened for appending, some of /proc */
     size from, to; /* of data, what was read and is not written */
     byte data[COPIED_BYTES];
 };
@@ -111,10 +112,25 @@ static void stop_copying(struct copied *stream)
     stream->pipe = -1;
 }
 
+/* Move what there is without a copy: how much, or a negative number if nothing now. 0 is the end
+ * of it, and what cannot be done in this way. */
+static long moved(struct copied *stream, int from, int to)
+{
+    if (stream->by_hand)
+        return 0;
+    long done = KERNEL(splice, from, 0, to, 0, PIPE_BYTES, SPLICE_F_NONBLOCK);
+    if (done >= 0 || done == -EAGAIN || done == -EINTR)
+        return done;
+    stream->by_hand = 1;
+    return 0;
+}
+
 /* Give the program more of standard input. */
 static void feed(void)
 {
     struct copied *in = streams;
+    if (moved(in, 0, in->pipe))
+        return;
     if (in->from == in->to) {
         long got = KERNEL(read, 0, in->data, COPIED_BYTES, 0, 0, 0);
         if (got == -EINTR)
@@ -135,7 +151,10 @@ static void feed(void)
 static int drain(int number)
 {
     struct copied *out = streams + number;
-    long got = KERNEL(read, out->pipe, out->data, COPIED_BYTES, 0, 0, 0);
+    long got = moved(out, out->pipe, number);
+    if (got)
+        return got != -EAGAIN;
+    got = KERNEL(read, out->pipe, out->data, COPIED_BYTES, 0, 0, 0);
     if (got == -EINTR)
         return 1;
     if (got == -EAGAIN)
