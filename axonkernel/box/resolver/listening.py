@@ -8,6 +8,7 @@ from __future__ import annotations
 import _socket
 import contextlib
 import struct
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -16,10 +17,12 @@ from axonkernel.box.resolver.loop import Loop, Timer
 from axonkernel.box.resolver.wire import Malformed
 from axonkernel.typed import Protocol
 
-__all__ = ["IDLE_S", "MOST_STREAMS", "Listening"]
+__all__ = ["IDLE_S", "MOST_STREAMS", "PER_S", "Listening"]
 
 #: Streams at once, and how long one may be silent (seconds).
 MOST_STREAMS, IDLE_S = 128, 10.0
+#: Questions that are taken in a second: answering costs time that no limit of the box counts.
+PER_S = 5000
 _AT_ONCE = 64
 _QUESTION_BYTES = 4096
 
@@ -37,20 +40,50 @@ class Listening:
         self._loop = loop
         self._answers = answers
         self._streams: dict[_Stream, None] = {}
+        self._taken = 0
+        self._second_s = 0.0
         for door in doors.datagrams:
             loop.add(door.fileno(), partial(self._take_datagrams, door))
         for door in doors.streams:
             loop.add(door.fileno(), partial(self._accept, door))
 
+    def answer(
+        self, data: bytes, reply: Callable[[bytes], object], *, stream: bool, port: int
+    ) -> None:
+        """Have a question of a stream answered, or of any. Raises Malformed, also for one more
+        than a second has room for."""
+        if not self._has_room():
+            raise Malformed("too many")
+        self._taken += 1
+        self._answers.answer(data, reply, stream=stream, port=port)
+
+    def _has_room(self) -> bool:
+        now_s = time.monotonic()
+        if now_s - self._second_s >= 1.0:
+            self._taken, self._second_s = 0, now_s
+        return self._taken < PER_S
+
+    def _rest(self, door: _socket.socket) -> None:
+        """Leave what comes by a door to the kernel until the second is over."""
+        self._loop.remove(door.fileno())
+
+        def go_on() -> None:
+            self._loop.add(door.fileno(), partial(self._take_datagrams, door))
+
+        self._loop.after(self._second_s + 1.0 - time.monotonic(), go_on)
+
     def _take_datagrams(self, door: _socket.socket) -> None:
         for _ in range(_AT_ONCE):
+            if not self._has_room():
+                self._rest(door)
+                return
             try:
                 data, source = door.recvfrom(_QUESTION_BYTES)
             except OSError:  # none is left
                 return
             with contextlib.suppress(Malformed):
                 reply = partial(_send, door, source)
-                self._answers.answer(data, reply, stream=False, port=source[1])
+                self.answer(data, reply, stream=False, port=source[1])
 
     def _accept(self, door: _socket.socket) -> None:
         for _ in range(_AT_ONCE):
@@ -63,7 +96,7 @@ class Listening:
             sock.setblocking(False)
             if len(self._streams) >= MOST_STREAMS:
                 next(iter(self._streams)).close()
-            stream = _Stream(self._loop, sock, source[1], self._answers, self._streams)
+            stream = _Stream(self._loop, sock, source[1], self, self._streams)
             self._streams[stream] = None
 
 
