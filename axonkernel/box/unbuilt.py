@@ -68,6 +68,9 @@ def _not_relayed(net: NetPolicy) -> Iterator[str]:
                 'refused by net.tls_names = "check"; grant the address instead of the name, or '
                 "another port"
             )
+    for entry in _allowed(net) if net.tls_names == "check" else ():
+        if parse_destination(entry).kind == "public":
+            yield f"net.allow {entry}: addresses go straight, so that no server name is compared"
     if net.allow is True and net.tls_names == "check":
         yield "net.tls_names compares nothing: net.allow is true, so that no name is granted"
 

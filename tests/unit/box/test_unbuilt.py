@@ -73,6 +73,7 @@ def test_names_are_what_needs_a_resolver() -> None:
         ({"allow": ["a.test:443/udp"], "tls_names": "check"}, "by UDP"),
         ({"allow": ["a.test:53/udp"], "proxy": "http://p.test:1"}, "net.proxy"),
         ({"allow": True, "tls_names": "check"}, "compares nothing"),
+        ({"allow": ["public:443"], "tls_names": "check"}, "no server name is compared"),
     ],
     ids=str,
 )
