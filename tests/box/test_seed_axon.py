@@ -237,12 +237,13 @@ def test_the_same_policy_block_drives_both(seen: dict[str, Any]) -> None:
 
 
 def test_they_differ_in_how_absolutely_they_hold(seen: dict[str, Any], ended: Ended) -> None:
-    """Seed: "how absolutely they hold": argument rules are the mediator's, and pass below it; a
-    program that was not granted does not exist below it either."""
+    """Seed: "how absolutely they hold": the names of tools are the mediator's; a program that was
+    not granted does not exist below it either, and one with argument rules runs only outside."""
     code, said = seen["force"]
-    assert code == "shell.args" and "fatal:" in said  # git itself ran, and found no repository
+    assert code == "shell.args" and "denied (shell.args)" in said  # no git ran in the box
     assert seen["programs"] == ["ENOENT", "ENOENT"]
-    assert (ended.posture["shell.args"], ended.posture["shell"]) == ("mediator only", "enforced")
+    states = [ended.posture[field] for field in ("tools", "shell.args", "shell")]
+    assert states == ["mediator only", "enforced", "enforced"]
 
 
 def test_a_path_that_was_not_granted_does_not_exist(seen: dict[str, Any]) -> None:
