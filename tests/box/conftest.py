@@ -10,7 +10,9 @@ import pytest
 
 from axonkernel.box.launch import Launcher
 from axonkernel.box.model import BoxPlan
+from axonkernel.broker.wire import Ended
 from box.boxed import Boxed
+from box.door import Door
 from box.plans import planned
 
 
@@ -58,3 +60,11 @@ def null() -> Iterator[int]:
     fd = os.open(os.devnull, os.O_RDWR)
     yield fd
     os.close(fd)
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    """A broker that says 7 to every call."""
+    made = Door(tmp_path / "socket", lambda _: Ended(7))
+    yield made
+    made.listener.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,17 @@ from axonkernel.broker.listener import Incoming, Listener
 from axonkernel.broker.wire import Ended, Refused
 from lab.processes import find_program
 
-__all__ = ["Shimmed", "Started", "runs"]
+__all__ = ["WAITS_S", "Shimmed", "Started", "runs", "until"]
+
+WAITS_S = 30.0
+
+
+def until(holds: Callable[[], Any]) -> None:
+    """Wait until something holds."""
+    end_s = time.monotonic() + WAITS_S
+    while not holds():
+        assert time.monotonic() < end_s, "it never came"
+        time.sleep(0.01)
 
 
 class Started:

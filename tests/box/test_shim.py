@@ -12,10 +12,8 @@ import pty
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -52,7 +50,6 @@ except BrokenPipeError:
 shim.kill()
 print(shim.wait())
 """
-WAITS_S = 20.0
 
 
 @pytest.fixture
@@ -73,14 +70,6 @@ def shimmed(tmp_path: Path, calls: list[Incoming]) -> Iterator[Shimmed]:
 
     with Shimmed(tmp_path, answer, ("prog", "other")) as made:
         yield made
-
-
-def until(holds: Callable[[], Any]) -> None:
-    """Wait until something holds."""
-    end_s = time.monotonic() + WAITS_S
-    while not holds():
-        assert time.monotonic() < end_s, "it never came"
-        time.sleep(0.01)
 
 
 def test_words_of_any_bytes_and_the_rest_of_the_call(

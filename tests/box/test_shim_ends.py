@@ -8,21 +8,18 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from axonkernel.broker.listener import Incoming
 from axonkernel.broker.wire import Ended, Refused
-from box.shimmed import Shimmed, runs
+from box.shimmed import WAITS_S, Shimmed, runs, until
 from lab.processes import REPOSITORY, state
 
 pytestmark = pytest.mark.requires("box")
 
-WAITS_S = 30.0
 #: Writes down the signals it gets, with "ready" first; ends with 3 at the fifth.
 NOTES = """
 import os, signal, sys, time
@@ -74,14 +71,6 @@ def shimmed(tmp_path: Path) -> Iterator[Shimmed]:
     """``prog WORDS`` runs ``WORDS`` outside."""
     with Shimmed(tmp_path, lambda incoming: runs(incoming, incoming.argv[1:])) as made:
         yield made
-
-
-def until(holds: Callable[[], Any]) -> None:
-    """Wait until something holds."""
-    end_s = time.monotonic() + WAITS_S
-    while not holds():
-        assert time.monotonic() < end_s, "it never came"
-        time.sleep(0.01)
 
 
 @contextlib.contextmanager

@@ -9,20 +9,18 @@ import hashlib
 import json
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from box.boxed import PYTHON, Boxed, Run, command_line
+from box.shimmed import WAITS_S, until
 from lab.person import Person
 from lab.processes import state
 
 pytestmark = pytest.mark.requires("box")
 
-WAITS_S = 30.0
 #: Denied words make a program one that is brokered.
 POLICY = """
 [fs]
@@ -104,14 +102,6 @@ def policy(box: Boxed) -> Path:
 def run(box: Boxed, policy: Path, *command: str, **settings: Any) -> Run:
     """A command in that box."""
     return box.exec("--policy", policy, "--quiet", command=command, **settings)
-
-
-def until(holds: Callable[[], Any]) -> None:
-    """Wait until something holds."""
-    end_s = time.monotonic() + WAITS_S
-    while not holds():
-        assert time.monotonic() < end_s, "it never came"
-        time.sleep(0.01)
 
 
 def running(word: str) -> list[int]:
