@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from typing import Any
 
 import anyio
 
 from axonkernel.audit import AuditSink
 from axonkernel.audit.fields import request_fields
 from axonkernel.box.find import Program
-from axonkernel.errors import PolicyDenied
+from axonkernel.errors import AuditError, PolicyDenied
 from axonkernel.escalation import Answer, Broker, Question
 from axonkernel.escalation.concluded import concluded
 from axonkernel.policy.decide import Stack
@@ -21,6 +24,9 @@ __all__ = ["Judge"]
 
 #: How often it is looked whether anybody still waits for an answer (seconds).
 _LOOK_S = 0.05
+#: Records that the calls of one box may leave, and what one takes beside its request.
+MOST_RECORDED_BYTES = 64 * 1024 * 1024
+_RECORD_BYTES = 1024
 
 
 class Judge:
@@ -47,6 +53,8 @@ class Judge:
         self._asker = asker
         self._agent = agent
         self._while_asking = while_asking
+        self._lock = threading.Lock()
+        self._left_bytes = MOST_RECORDED_BYTES
 
     def require(
         self,
@@ -66,6 +74,8 @@ class Judge:
         Raises PolicyDenied, EscalationDenied, AuditError.
         """
         decision = self._decide(request, spellings)
+        asked = request_fields(request)
+        self._count(asked)
         identity = self._audit.record(
             "decision",
             source="broker",
@@ -75,7 +85,7 @@ class Judge:
             rule=decision.rule,
             layer=decision.layer,
             detail=decision.detail,
-            request=request_fields(request),
+            request=asked,
         )
         if decision.verdict == "allow":
             return identity
@@ -93,6 +103,13 @@ class Judge:
         """Take a question to a person, and wait, blocking this thread. Raises AuditError."""
         with self._while_asking():
             return self._asker.ask_sync(question)
+
+    def _count(self, asked: Mapping[str, Any]) -> None:
+        """Deny, by AuditError, what would fill the disk of the supervisor with records."""
+        with self._lock:
+            self._left_bytes -= _RECORD_BYTES + len(json.dumps(asked))
+            if self._left_bytes < 0:
+                raise AuditError("one run may not record more")
 
     def allows(self, program: Program, subcommand: str) -> bool:
         """Whether no rule about its words keeps a program from a subcommand that nobody asked
