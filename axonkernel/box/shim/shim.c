@@ -139,7 +139,7 @@ static void connect_supervisor(void)
     long made = KERNEL(socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, 0, 0, 0);
     if (made == -EPERM || made == -EACCES || made == -EAFNOSUPPORT)
         fail(DENIED, "this program is run by the supervisor, who cannot be asked: no unix socket "
-                     "may be made here (net.unix = \"none\"). The call did not run.");
+                     "may be made here (net.unix, or a narrowed request). The call did not run.");
     supervisor = high(made);
     if (supervisor < 0)
         fail(LOST, "no socket can be made to ask the supervisor. The call did not run.");
