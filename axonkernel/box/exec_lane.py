@@ -88,10 +88,11 @@ class _Lane:
         """Run one program; whether there can be another. Raises ChannelClosed."""
         told, tell = os.pipe()
         self.status, self.cpu_s = None, 0.0
+        own = os.getpid()
         self.worker = os.fork()
         if self.worker == 0:
             close_all_but(self.sock.fileno(), tell)
-            _become(self.sock, _apart(tell), os.getppid(), loose=self.loose)
+            _become(self.sock, _apart(tell), own, loose=self.loose)
         os.close(tell)
         try:
             self.caller.send({"pid": self.worker})
@@ -166,6 +167,7 @@ class _Lane:
 
 
 def _become(sock: socket.socket, tell: int, guarded_by: int, *, loose: bool) -> NoReturn:
+    _require(guarded_by)
     os.setsid()  # what it sends to its own group is not for its guard
     _rehearse()
     caller = Channel(sock)
@@ -234,7 +236,7 @@ def _give_up(walls: dict[str, Any], given: tuple[int, ...]) -> None:
 
 
 def _require(guarded_by: int) -> None:
-    """Nothing runs without its guard. Not before a change of user, which would undo it."""
+    """Nothing runs without its guard, also after a change of user, which undoes the first."""
     die_with_parent(signal.SIGKILL)
     if os.getppid() != guarded_by:
         os._exit(125)

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from axonkernel.box.channel import ChannelClosed
-from axonkernel.errors import BoxError
+from axonkernel.errors import BoxError, ToolError
 from axonkernel.process.confiner import Confiner
 from axonkernel.process.lanes import Lane, Lanes
 from axonkernel.process.plain import environment_of, start_plain
@@ -107,7 +107,8 @@ class _Confined:
                 self._take()
 
     def end(self) -> Ending:
-        """How it ended. Raises BoxError when it was not confined and so did not run."""
+        """How it ended. Raises BoxError when it was not confined and so did not run, ToolError
+        when nobody can say how it ended."""
         self.wait()
         told = self._ending
         assert told is not None
@@ -116,6 +117,8 @@ class _Confined:
         if told["fault"]:
             raise BoxError("exec zygote", told["fault"])
         code = told["code"]
+        if code is None:
+            raise ToolError("process", "its guard was killed, and the program with it")
         reason = "killed" if told["killed"] else "exit"
         used = Usage(reason, time.monotonic() - self._since_s, told["cpu_s"])
         background = told["left"] and not self._stays
@@ -131,7 +134,7 @@ class _Confined:
         try:
             message, _ = self._lane.channel.receive()
         except ChannelClosed:
-            message = {"fault": "its guard was killed", "left": True, "killed": True}
+            message = {"fault": "", "left": True, "killed": True, "code": None}
         if "pid" in message:
             self._pid = message["pid"]
         else:

@@ -62,13 +62,18 @@ class Lane:
 
     def is_ready(self) -> bool:
         """Whether there is a message: when it is free, that its next process was forked."""
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
-        return bool(poll.poll(0))
+        return bool(self._events())
 
     def is_fresh(self) -> bool:
         """Whether it will be there for one more program, as the user that this process is."""
+        if self._events() & select.POLLHUP:  # somebody has killed it
+            return False
         return time.monotonic() - self._since_s < _LEAVES_S and self._user == user()
+
+    def _events(self) -> int:
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return sum(events for _, events in poll.poll(0))
 
     def end(self) -> None:
         """Have its program ended, and everything that started."""

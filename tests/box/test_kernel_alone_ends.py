@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import signal
@@ -15,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from axonkernel import Kernel, LimitExceeded
+from axonkernel import Kernel, LimitExceeded, ToolError
+from lab import processes
 from lab.agents import Project
 from lab.lacking import without
 from lab.processes import REPOSITORY
@@ -231,3 +233,45 @@ return notes
         for name in "ab":
             for path in (f"out/{name}", f"out/{name}.pid"):
                 (project.folder / path).unlink()
+
+
+def kill_helpers() -> int:
+    """Kill all that the exec zygote of this process is made of; how many there were."""
+    killed = 0
+    for pid in processes.descendants(os.getpid()):
+        with contextlib.suppress(OSError):  # it has ended with its guard
+            if b"exec_zygote" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+                while processes.state(pid) not in ("", "X", "Z"):
+                    time.sleep(0.005)
+    time.sleep(0.1)  # what was forked meanwhile ends too
+    return killed
+
+
+def test_killed_helpers_are_replaced(ws: Path) -> None:
+    """The zygote and every lane that waits: the next call has new ones."""
+    policy = {"shell": {"allow": ["sh", "true"], "spawn": False}}
+    with Kernel(policy, cwd=ws, audit=ws.parent / "log") as kernel:
+        for _ in range(3):
+            assert kernel.process.run_sync(["true"]).ok
+            assert kill_helpers() >= 2
+        assert kernel.process.run_sync(["sh", "-c", "exit 3"]).exit_code == 3
+
+
+def test_a_program_ends_with_its_guard(ws: Path) -> None:
+    """It is no result when the guard was killed, and the program beats no more."""
+    policy = {"shell": {"allow": ["sh", "sleep"], "spawn": False}}
+    with Kernel(policy, cwd=ws, audit=ws.parent / "log") as kernel:
+
+        def kill() -> None:
+            while not (ws / "out/beat").exists():
+                time.sleep(0.01)
+            kill_helpers()
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        with pytest.raises(ToolError, match="guard"):
+            kernel.process.run_sync(["sh", "-c", BEAT])
+        thread.join()
+        assert not goes_on(ws / "out/beat")
