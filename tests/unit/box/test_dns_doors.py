@@ -41,7 +41,7 @@ class Place:
         self.datagrams = self._door(socket.SOCK_DGRAM)
         self.streams = self._door(socket.SOCK_STREAM)
         self.streams.listen()
-        Listening(self.loop, Doors((self.datagrams,), (self.streams,)), self.echo)
+        self._doors = Listening(self.loop, Doors((self.datagrams,), (self.streams,)), self.echo)
 
     def _door(self, kind: int) -> socket.socket:
         door = self._sockets.enter_context(socket.socket(socket.AF_INET, kind))
@@ -62,6 +62,8 @@ class Place:
         self.loop.run()
 
     def close(self) -> None:
+        for stream in list(self._doors._streams):
+            stream.close()
         self._sockets.close()
 
 
