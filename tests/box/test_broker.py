@@ -357,3 +357,24 @@ cd /tmp/x; git commit -q --allow-empty -m one; git log --format=%an; git push --
     argv = command_line("--policy", str(path), command=["bash", "-c", script])
     run = ordinary_user.run(argv, cwd=work)
     assert (run.returncode, run.stdout.split()) == (0, ["Home", "126"]), run.stderr
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(400)
+def test_many_at_once(box: Boxed, repo: Path) -> None:
+    """A thousand calls from fifty processes: each has its own outcome, none is lost."""
+    code = """
+import subprocess
+for number in range(20):
+    words = ["git", "rev-parse", "HEAD" if number % 2 else "nothing"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    print(done.returncode, len(done.stdout))
+"""
+    many = f"""
+import subprocess
+running = [subprocess.Popen([{PYTHON!r}, "-c", {code!r}], stdout=-1, text=True) for _ in range(50)]
+print("".join(each.communicate()[0] for each in running), end="")
+"""
+    path = write_policy(box, policy(WORDS))
+    run = box.exec("--policy", path, command=[PYTHON, "-c", many], cwd=repo, timeout_s=300)
+    assert sorted(run.text.splitlines()) == ["0 41"] * 500 + ["128 8"] * 500, run.err
