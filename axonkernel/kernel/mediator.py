@@ -89,10 +89,6 @@ class Mediator:
         """Take a question to a person, and wait, blocking this thread. Raises AuditError."""
         return self._asker.ask_sync(question)
 
-    def ask(self, question: Question) -> Answer:
-        """Take a question to a person, and wait, blocking this thread. Raises AuditError."""
-        return self._asker.ask_sync(question)
-
     def refuse(self, request: AnyRequest, decision: Decision) -> PolicyDenied:
         """The recorded denial of ``request`` for a reason no ruleset knows."""
         return self._denied(request, decision, self._record(request, decision))

@@ -30,7 +30,7 @@ def start_brokered(start: Start, place: Place, stdin: int, stdout: int, stderr: 
         PolicyDenied, EscalationDenied: the supervisor, or a person, refused it.
         BoxError: no box could be made for it, or nobody answers; it did not run.
     """
-    if place.confiner is not None and place.narrowed is None:
+    if place.confined and place.narrowed is None:
         why = "a narrowed request starts no program that only the supervisor may start"
         raise BoxError("broker", why)
     assert start.program.file is not None
