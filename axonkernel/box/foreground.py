@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 
 from axonkernel.box import launch
@@ -55,7 +56,7 @@ def run(
         warden: forked early, while this process was small (launch.fork_warden).
         heard: called in this thread, see :class:`axonkernel.box.launch.BoxProcess`.
         brokered: needed where the plan asks (box/brokered.py).
-        before: see :func:`axonkernel.box.launch.start`.
+        before: called while the box is made; nothing runs before it has returned.
 
     Returns how it ended, and what of its output could not be written ("" for nothing).
     """
@@ -67,13 +68,21 @@ def run(
         argv, *streams.given, terminal=has_terminal, caller=streams.caller, lends=lends
     )
     plan = plan if brokered is None else brokered.plan(plan)
+    signals = ExitStack()
+
+    def prepare(box: launch.BoxProcess) -> None:
+        # Before the program can be seen to run: whoever sees that may send the next signal.
+        signals.enter_context(forwarded(box, terminal))
+        if before is not None:
+            before()
+
     try:
-        listens = heard and partial(heard, terminal)
-        box = launch.start(warden, plan, command, heard=listens, before=before)
-        if brokered is not None:
-            brokered.begun(box, terminal)
-        gc.enable()  # off while it was launched (cli.start)
-        with forwarded(box, terminal):
+        with signals:
+            listens = heard and partial(heard, terminal)
+            box = launch.start(warden, plan, command, heard=listens, before=prepare)
+            if brokered is not None:
+                brokered.begun(box, terminal)
+            gc.enable()  # off while it was launched (cli.start)
             streams.start()
             result = box.wait()
     finally:

@@ -153,7 +153,7 @@ def start(
     unit: str = "",
     limiter: Limiter | None = None,
     heard: Heard | None = None,
-    before: Callable[[], None] | None = None,
+    before: Callable[[BoxProcess], None] | None = None,
 ) -> BoxProcess:
     """Hand one box to a waiting warden; returns when the program runs, or failed to.
 
@@ -162,8 +162,9 @@ def start(
         unit: name of the scope, when the plan's limits need one; "" makes a name.
         limiter: puts the box under its limits; None makes one for this box.
         heard: see :class:`BoxProcess`.
-        before: called while the box is made; the program does not run before it has returned,
-            and not at all when it raises.
+        before: called with the box while it is made; the program does not run before it has
+            returned, and not at all when it raises. Signals that the box is sent from then on
+            reach the program when it runs.
 
     Raises IsolationUnavailable when limits need a scope and none can be had.
     """
@@ -192,9 +193,9 @@ def start(
     return box
 
 
-def _do_before(box: BoxProcess, before: Callable[[], None]) -> None:
+def _do_before(box: BoxProcess, before: Callable[[BoxProcess], None]) -> None:
     try:
-        before()
+        before(box)
     except BaseException:
         box.close()
         raise

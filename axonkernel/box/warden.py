@@ -30,6 +30,7 @@ from axonkernel.box.standing import Standing
 from axonkernel.box.told import UNMADE, child_pid, exit_code
 from axonkernel.box.watch import watch
 from axonkernel.errors import BoxError
+from axonkernel.typed import Any
 
 __all__ = ["Warden"]
 
@@ -59,6 +60,7 @@ class Warden:
         self.command = command
         self.standing = standing
         self.held = held
+        self.early: list[dict[str, Any]] = []
         self.mounted = False
         self.scope_due = False
         self.started_s = 0.0
@@ -95,7 +97,7 @@ class Warden:
                 self._pass_unheld(outside)
             wall_s = self.plan.limits.wall_s if self.plan.limits else 0.0
             gc.enable()  # off since before the fork, where a launch is waited for
-            watch(standing, self.control, wall_s, self.plan.net)
+            watch(standing, self.control, wall_s, self.plan.net, self.early)
         except BoxError as error:
             self._abort(error.stage, error.message)
         except (gate.GateError, OSError) as error:
@@ -226,8 +228,16 @@ class Warden:
 
     def _require_supervisor(self) -> None:
         """Nothing runs for a supervisor that has died meanwhile, nor without a whole bwrap."""
-        if self.held:
-            self.control.receive()  # nothing but its word can come now
+        while self.held:
+            order, _ = self.control.receive()
+            if order["op"] == "kill":
+                raise BoxError("supervisor", "ended before it ran")
+            if order["op"] == "run":
+                self.held = False
+                continue
+            if order["op"] == "signal" and self.standing.signal(order["number"]):
+                order["number"] = 0  # it meets the program as soon as that runs
+            self.early.append(order)
         poll = select.poll()
         poll.register(self.control, select.POLLHUP)
         poll.register(self.standing.ended, select.POLLIN)

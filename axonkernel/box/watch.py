@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import time
+from collections.abc import Iterable
 
 from axonkernel.box.channel import Channel
 from axonkernel.box.clock import WallClock
@@ -25,18 +26,27 @@ __all__ = ["watch"]
 _COUNTERS_EVERY_S = 0.2
 
 
-def watch(standing: Standing, control: Channel, wall_s: float, net: NetPlan | None = None) -> None:
+def watch(
+    standing: Standing,
+    control: Channel,
+    wall_s: float,
+    net: NetPlan | None = None,
+    orders: Iterable[dict[str, Any]] = (),
+) -> None:
     """Until the program has ended, by itself or by us.
 
     Arguments:
         wall_s: seconds it may run; 0 for no limit.
         net: what was walled; None for nothing.
+        orders: what the supervisor has ordered already.
 
     Raises ChannelClosed when the supervisor is gone; the box still stands then.
     """
     watching = _Watch(standing, control, WallClock(wall_s))
     # Without a link nothing gets as far as the table.
     watching.looks = net is not None and net.link != "none"
+    for order in orders:
+        watching.obey(order)
     watching.run()
 
 
@@ -66,7 +76,7 @@ class _Watch:
             if self._standing.ended in ready:
                 return
             if self._control.fileno() in ready:
-                self._obey(self._control.receive()[0])
+                self.obey(self._control.receive()[0])
             if keeper is not None and keeper.fileno() in ready and not keeper.listen():
                 poll.unregister(keeper)
                 self._standing.kill("keeper")
@@ -124,7 +134,8 @@ class _Watch:
         known = [wait for wait in waits if wait is not None]
         return min(known) * 1000 + 1 if known else None
 
-    def _obey(self, order: dict[str, Any]) -> None:
+    def obey(self, order: dict[str, Any]) -> None:
+        """Do what the supervisor orders."""
         match order["op"]:
             case "kill":
                 self._standing.kill("killed")
