@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -118,7 +119,9 @@ def test_there_is_an_end_to_streams(place: Place, monkeypatch: pytest.MonkeyPatc
 def test_a_flood_waits_for_the_next_second(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a second has no room for stays in the queue, or has its stream closed; later there
     is room again."""
+    now = [100.0]
     monkeypatch.setattr(listening, "PER_S", 50)
+    monkeypatch.setattr(listening, "time", SimpleNamespace(monotonic=lambda: now[0]))
     caller = place.caller(place.datagrams)
     for n in range(80):
         caller.send(b"%d" % n)
@@ -128,6 +131,7 @@ def test_a_flood_waits_for_the_next_second(place: Place, monkeypatch: pytest.Mon
     stream.sendall(framed(b"x"))
     place.turn()
     assert stream.recv(99) == b"" and len(place.echo.asked) == 50
+    now[0] = 101.0
     place.loop.after(1.1, place.loop.stop)
     place.loop.run()
     assert len(place.echo.asked) == 80
