@@ -42,8 +42,14 @@ def terms_in_box(core: Core, scope: Scope, start: Start, place: Place) -> Terms:
 
 
 def _filter(core: Core, scope: Scope) -> str:
-    """No sockets where the network is closed and was not before."""
+    """No sockets where the network is closed and was not before. No unix ones where there is a
+    broker: it would judge by what the agent may, not by what is left to the request, which asks
+    it through the mediator.
+    """
+    changed = narrowed(scope.policy, core.policy)
     net = scope.policy.net
-    if net is None or net.allow != () or "net" not in narrowed(scope.policy, core.policy):
+    closed = net is not None and net.allow == () and "net" in changed
+    if not closed and not (core.brokered and changed):
         return ""
-    return base64.b64encode(no_sockets.filter_bytes(os.uname().machine)).decode()
+    code = no_sockets.filter_bytes(os.uname().machine, unix_only=not closed)
+    return base64.b64encode(code).decode()
