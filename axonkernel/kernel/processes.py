@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -184,7 +185,7 @@ class Processes:
         # A block of code a model wrote is not run beside the agent itself.
         confined = core.inside and plan.channel >= 0
         confined |= needs_confining(policy, core.policy, inside=core.inside)
-        guarded = not boxed and (confined or has_to_end(policy))
+        guarded = sys.platform == "linux" and not boxed and (confined or has_to_end(policy))
         return Place(
             policy,
             core.launcher() if boxed else None,
