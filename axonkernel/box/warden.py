@@ -34,6 +34,7 @@ from axonkernel.typed import Any
 
 __all__ = ["Warden"]
 
+_OF_GROUPS = (signal.SIGTSTP, signal.SIGCONT)
 #: What the launch itself answers with when nothing ran, as env(1) and `docker run` do.
 _EXIT_CODES = {NOT_FOUND: 127, NOT_EXECUTABLE: 126}
 
@@ -235,8 +236,11 @@ class Warden:
             if order["op"] == "run":
                 self.held = False
                 continue
-            if order["op"] == "signal" and self.standing.signal(order["number"]):
-                order["number"] = 0  # it meets the program as soon as that runs
+            # It meets the program at its first instruction, but what stops and continues a group
+            # (watch.py), which there is none of yet.
+            single = order["op"] == "signal" and order["number"] not in _OF_GROUPS
+            if single and self.standing.signal(order["number"]):
+                order["number"] = 0
             self.early.append(order)
         poll = select.poll()
         poll.register(self.control, select.POLLHUP)
