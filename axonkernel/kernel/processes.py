@@ -17,7 +17,6 @@ from axonkernel.blocks import BASH_ENVIRONMENT, foreign_locale
 from axonkernel.errors import AxonError, LimitExceeded, ToolError
 from axonkernel.kernel.plans import Command, Env, Plan, Plans
 from axonkernel.kernel.spawned import Spawned
-from axonkernel.kernel.terms import terms_in_box
 from axonkernel.kernel.walls import has_to_end, held_around, needs_confining, takes_part
 from axonkernel.policy.request import ProcessRequest, ShellRequest
 from axonkernel.process import Call, Place, ProcessResult, Start, needs_box
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from axonkernel.kernel.core import Core
     from axonkernel.kernel.scope import Scope
     from axonkernel.policy.model import Policy
+    from axonkernel.process.start import Terms
 
 __all__ = ["Processes"]
 
@@ -194,7 +194,7 @@ class Processes:
             core.lookup.path if policy.shell is not None else (),
             confiner=core.confiner() if guarded else None,
             confined=confined,
-            terms=partial(terms_in_box, core, scope) if core.inside else None,
+            terms=partial(_terms, core, scope) if core.inside else None,
             around=held_around(policy, core.policy, core.posture) if core.inside else (),
             drops=partial(_drops, core, identity) if boxed else None,
             brokered=core.brokered,
@@ -272,6 +272,13 @@ class Processes:
         if refused is not None:
             raise ToolError("process.spawn", refused.error_text.strip())
         return Spawned(call, self._core.closing)
+
+
+def _terms(core: Core, scope: Scope, start: Start, place: Place) -> Terms:
+    """How a program is confined in the box around this process."""
+    from axonkernel.kernel.terms import terms_in_box
+
+    return terms_in_box(core, scope, start, place)
 
 
 def _drops(core: Core, identity: str, net: NetPlan | None) -> Drops:
