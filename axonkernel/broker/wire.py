@@ -24,7 +24,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 __all__ = [
-    "BROKER_FOLDER",
     "BROKER_SOCKET",
     "CALL_HEADER_BYTES",
     "DENIED",
@@ -47,9 +46,8 @@ __all__ = [
     "reply_header",
 ]
 
-#: Where a box has the folder with the socket, and the socket.
-BROKER_FOLDER = "/run/axonkernel/broker"
-BROKER_SOCKET = BROKER_FOLDER + "/socket"
+#: Where a box has the socket; box/shim/shim.c and box/brokered.py have the same.
+BROKER_SOCKET = "/run/axonkernel/broker/socket"
 
 #: Words, variables, paths and all; a policy judges no more than this either.
 MAX_CALL_BYTES = 1 << 20

@@ -180,8 +180,10 @@ def test_approval_after_the_caller_died(tmp_path: Path, number: int) -> None:
     then runs nothing. The same yes to a caller who waits runs the program."""
     asked, approved, marker = threading.Event(), threading.Event(), tmp_path / "marker"
     withdrawn: list[bool] = []
+    pids: list[int] = []
 
     def answer(incoming: Incoming) -> Refused | Ended:
+        pids.append(incoming.pid)
         asked.set()
         assert approved.wait(WAITS_S)
         withdrawn.append(incoming.gone())
@@ -192,8 +194,9 @@ def test_approval_after_the_caller_died(tmp_path: Path, number: int) -> None:
     with Shimmed(tmp_path, answer) as shimmed:
         with started(shimmed, "push"):
             assert asked.wait(WAITS_S)
-            os.kill(pid_of(shimmed, relays=False), number)
-            until(lambda: is_gone(pid_of(shimmed, relays=False)))
+            assert pids == [pid_of(shimmed, relays=False)]
+            os.kill(pids[0], number)
+            until(lambda: is_gone(pids[0]))
             approved.set()
             until(lambda: withdrawn)
         assert withdrawn == [True] and not marker.exists()
