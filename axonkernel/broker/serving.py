@@ -13,12 +13,13 @@ from axonkernel.audit import AuditSink
 from axonkernel.box.host import Ask, brokered_programs
 from axonkernel.box.lending import borrow, lendable
 from axonkernel.box.model import BoxPlan, Command
+from axonkernel.broker.asked import Asked, asked_env, called
 from axonkernel.broker.judge import Judge
 from axonkernel.broker.listener import Incoming, Listener
 from axonkernel.broker.narrowed import Narrowing
 from axonkernel.broker.opening import Opening
 from axonkernel.broker.running import DID_NOT_RUN, Runner, is_there
-from axonkernel.broker.sibling import Asked, Sibling, asked_env, called, sibling
+from axonkernel.broker.sibling import Sibling, sibling
 from axonkernel.broker.wire import DENIED, LOST, Ended, Refused
 from axonkernel.errors import AuditError, AxonError
 from axonkernel.policy.model import Policy
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from axonkernel.box.launch import Launcher
 
 __all__ = ["Served", "Serving"]
+
+_NO_SHELL = f"in its box there is no shell and no interpreter. {DID_NOT_RUN}"
 
 
 @frozen
@@ -104,6 +107,8 @@ class Serving:
             where = incoming.cwd or "its own, which has no name"
             text = f"the working directory {where} does not exist where the program runs"
             return Refused(DENIED, f"{text}: it sees what is granted, /tmp and the home")
+        if found.is_script(incoming.argv[1:]):
+            return Refused(126, f"{program.name}: this part of it is a script: {_NO_SHELL}")
         own = dict(self._served.plan.env)
         asked = asked_env(found.env, incoming.env, own, found.profile)
         argv = (program.name, *incoming.argv[1:])

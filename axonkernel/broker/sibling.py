@@ -25,16 +25,12 @@ from axonkernel.box.prepare import prepare_surveyed
 from axonkernel.box.protections import lies_in
 from axonkernel.box.unbuilt import holds_noexec
 from axonkernel.knowledge import added_profiles
-from axonkernel.policy.controls import is_control
-from axonkernel.policy.environ import FLOOR, passes
 from axonkernel.policy.model import EnvPolicy, Policy, ShellPolicy
 from axonkernel.policy.profiles import Profile, Profiles
 from axonkernel.policy.profiles.spellings import subcommand_of
 
-__all__ = ["Asked", "Sibling", "asked_env", "called", "first_name", "sibling"]
+__all__ = ["Ready", "Sibling", "first_name", "sibling"]
 
-#: The box has its own, whatever the caller's say.
-_OWN = ("HOME", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "SHLVL", "TMPDIR", "USER", "_")
 #: Where a program lies that has a gate at its name.
 _HIDDEN = "/run/axonkernel"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*\Z")
@@ -55,6 +51,7 @@ class Sibling(NamedTuple):
         lent: the folders of the agent's box that its ``lent`` mounts are of, in order.
         env: says which variables of a caller go along.
         gated: at the program's own name lies what runs only parts of it (packs.c).
+        scripts: its parts that are no programs.
     """
 
     program: Program
@@ -63,6 +60,11 @@ class Sibling(NamedTuple):
     profile: Profile | None
     env: EnvPolicy | None
     gated: bool = False
+    scripts: frozenset[str] = frozenset()
+
+    def is_script(self, words: tuple[str, ...]) -> bool:
+        """Whether a call is of a part that only a shell or an interpreter could run."""
+        return _subcommand(self.profile, words) in self.scripts
 
     def ready(
         self, words: tuple[str, ...], passed: Mapping[str, str], allowed: Callable[[str], bool]
@@ -156,7 +158,19 @@ def sibling(
         mounts = list(_gated(mounts, host, program, gate, profile))
     lent = tuple(mount.dest for mount in mounts if mount.kind == "lent")
     plan = plan._replace(mounts=tuple(mounts))
-    return Sibling(program, plan, lent, profile, policy.env, bool(gate))
+    scripts = frozenset(_scripts(host, program)) if gate else frozenset()
+    return Sibling(program, plan, lent, profile, policy.env, bool(gate), scripts)
+
+
+def _scripts(host: Host, program: Program) -> Iterator[str]:
+    """The subcommands of a program that are scripts in one of its folders."""
+    name = posixpath.basename(program.file)
+    for folder in host.program_folders:
+        for entry in os.scandir(folder) if os.path.isfile(f"{folder}/{name}") else ():
+            if entry.name.startswith(f"{name}-") and entry.is_file():
+                with open(entry.path, "rb") as file:
+                    if file.read(2) == b"#!":
+                        yield entry.name.removeprefix(f"{name}-")
 
 
 def _narrowed(policy: Policy, program: Program, profile: Profile | None) -> Policy:
@@ -236,74 +250,3 @@ def _helpers(folder: str, program: Program, profile: Profile | None) -> Iterator
             yield Mount("symlink", path, os.readlink(path))
         elif os.path.isfile(path):
             yield Mount("ro-bind", path, path)
-
-
-class Asked(NamedTuple):
-    """What of a caller's environment goes along.
-
-    Arguments:
-        passed: variables the program gets, if they are let through.
-        judged: the names among them that change what the program does.
-        dropped: the names that do not go along.
-    """
-
-    passed: dict[str, str]
-    judged: tuple[str, ...]
-    dropped: tuple[str, ...]
-
-
-def asked_env(
-    policy: EnvPolicy | None,
-    caller: Mapping[str, str],
-    own: Mapping[str, str],
-    profile: Profile | None,
-) -> Asked:
-    """What goes along of the environment of a call (pure).
-
-    Arguments:
-        policy: decides about every variable that is no program's business.
-        caller: the environment of the call.
-        own: the environment the agent's box began with: what is still as it was is the box's.
-    """
-    data = {} if profile is None else profile.sibling
-    harmless = (*FLOOR, *data.get("harmless", "").split())
-    controls, ours = data.get("controls", "").split(), data.get("env", {})
-    passed: dict[str, str] = {}
-    judged: list[str] = []
-    dropped: list[str] = []
-    for name, value in caller.items():
-        if own.get(name) == value or name in _OWN:
-            continue
-        if _among(harmless, name):
-            passed[name] = value
-        elif name in ours:
-            dropped.append(name)
-        elif _among(controls, name):
-            passed[name] = value
-            judged.append(name)
-        elif not is_control(name) and (policy is None or passes(policy, name)):
-            passed[name] = value
-        else:
-            dropped.append(name)
-    return Asked(passed, tuple(judged), tuple(sorted(dropped)))
-
-
-def _among(patterns: Iterable[str], name: str) -> bool:
-    return any(
-        name.startswith(each[:-1]) if each.endswith("*") else name == each for each in patterns
-    )
-
-
-def called(programs: Iterable[Program], file: str, found: str) -> Program | None:
-    """The brokered program that a shim stands for.
-
-    Arguments:
-        file: where the kernel found the shim, links resolved.
-        found: the path that was asked for, whose last name tells apart what one file is.
-    """
-    name = posixpath.basename(found)
-    for program in programs:
-        names = {program.name, program.file, *(link for link, _ in program.links)}
-        if program.file == file and name in map(posixpath.basename, names):
-            return program
-    return None

@@ -149,6 +149,7 @@ LD_PRELOAD=/none.so git rev-parse --is-inside-work-tree
 set +e
 git rev-parse --verify -q nothing; echo $?
 GIT_DIR=/tmp/inner/.git git log; echo $?
+git submodule status; echo $?
 cd /dev/shm && git status; echo $?
 """
     env = {"allow": ["TOKEN"], "set": GIT_ENV | {"GIT_CONFIG_GLOBAL": ""}}
@@ -158,10 +159,11 @@ cd /dev/shm && git status; echo $?
     )  # fmt: skip
     assert run.code == 0, run.err
     assert run.text.split("\n") == [
-        "?? out", "marked", "two", "private A", "Other", "true", "1", "126", "126", "",
+        "?? out", "marked", "two", "private A", "Other", "true", "1", "126", "126", "126", "",
     ]  # fmt: skip
     assert (repo / "out").read_text() == "8baef1b4abc478178b004d62031cf7fe6db6f903\n"
     assert "denied (shell.hazard)" in run.err or "denied (env.name)" in run.err
+    assert "this part of it is a script" in run.err
     assert "/dev/shm does not exist where the program runs" in run.err
 
 

@@ -10,7 +10,8 @@ import pytest
 from axonkernel.box.find import Program, find_program
 from axonkernel.box.host import Ask
 from axonkernel.box.model import BoxPlan, Mount, NetPlan
-from axonkernel.broker.sibling import Ready, Sibling, asked_env, called, sibling
+from axonkernel.broker.asked import asked_env, called
+from axonkernel.broker.sibling import Ready, Sibling, sibling
 from axonkernel.policy.model import EnvPolicy
 from axonkernel.policy.parse import parse
 from axonkernel.policy.profiles import SHIPPED
