@@ -20,7 +20,6 @@ from axonkernel.errors import Fault, PolicyError, ToolError
 from axonkernel.given import PolicyLike, policy_from
 from axonkernel.kernel.calls import bind, failures
 from axonkernel.kernel.core import AuditTarget, Core
-from axonkernel.kernel.job import Job, current_backend
 from axonkernel.kernel.origin import Origin
 from axonkernel.kernel.posture import posture_of
 from axonkernel.kernel.processes import Processes
@@ -38,6 +37,7 @@ from axonkernel.tools.tool import BoundCall
 if TYPE_CHECKING:
     from axonkernel.box.model import PostureField, Refusal
     from axonkernel.escalation import Asker, Broker, Decider
+    from axonkernel.kernel.job import Job
     from axonkernel.policy.explain import Explanation
 
 __all__ = ["Handler", "Kernel"]
@@ -368,6 +368,8 @@ class Kernel:
         self._core.audit.record("request.walls", road=road.posture[0].by, posture=rows)
         if road.planned is None:
             return None
+        from axonkernel.kernel.job import Job, current_backend  # only for narrowed requests
+
         return Job(self._pinned(), road.planned, request, current_backend())
 
     def _pinned(self) -> Kernel:

@@ -7,9 +7,7 @@ and HOME. A room that its program left as it was is the next program's.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Callable
 
 from attrs import define, frozen
@@ -60,6 +58,8 @@ def make(walls: Walls, zygote: Zygote) -> Room:
     """
     if not walls.private:
         return Room(walls, -1 if walls.rules is None else walls.rules(""), "")
+    import tempfile  # most kernels start no program
+
     folder = tempfile.mkdtemp(prefix="axonkernel-")
     try:
         zygote.made(folder)
@@ -67,7 +67,7 @@ def make(walls: Walls, zygote: Zygote) -> Room:
             os.chown(folder, *walls.run_as)
         return Room(walls, -1 if walls.rules is None else walls.rules(folder), folder)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         raise
 
 
@@ -82,7 +82,7 @@ def remove(room: Room, zygote: Zygote) -> None:
     """Take a room away with all that was left in it."""
     close(room)
     if room.folder:
-        shutil.rmtree(room.folder, ignore_errors=True)
+        _remove(room.folder)
         zygote.gone(room.folder)
 
 
@@ -95,10 +95,16 @@ def empty(room: Room) -> bool:
             left = list(entries)
         for entry in left:
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
+                _remove(entry.path, strictly=True)
             else:
                 os.unlink(entry.path)
         found = os.stat(room.folder, follow_symlinks=False)
         return stat.S_IMODE(found.st_mode) == 0o700 and not os.listxattr(room.folder)
     except OSError:
         return False
+
+
+def _remove(folder: str, *, strictly: bool = False) -> None:
+    from shutil import rmtree  # with every way of packing files
+
+    rmtree(folder, ignore_errors=not strictly)
