@@ -155,7 +155,7 @@ CHECKED = settings(
 )
 
 
-@settings(CHECKED, max_examples=60)
+@settings(CHECKED, max_examples=40)
 @given(base=policies, overlay=policies)
 def test_a_worker_can_do_exactly_what_is_allowed(
     kernel: Kernel, folder: Path, listener: socket.socket, base: Any, overlay: Any
