@@ -15,7 +15,8 @@ ONE4, ONE6, TWO4, TWO6, DNS, GATEWAY4, GATEWAY6, OWN4, METADATA, PRIVATE, MARK =
     sys.argv[-1]
 )
 NAT64 = "64:ff9b::" + TWO4
-IP_PKTINFO, SO_MARK, TCP_MULTIPATH, UDPLITE, SCTP = 8, 36, 262, 136, 132
+IP_OPTIONS, IP_PKTINFO, SO_MARK, IPV6_RTHDR = 4, 8, 36, 57
+TCP_MULTIPATH, UDPLITE, SCTP = 262, 136, 132
 QUESTION = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x06secret\x04evil\x04test\0\0\x01\0\x01"
 ATTEMPTS = {}
 
@@ -162,6 +163,20 @@ def udp_with_another_source():
     info = struct.pack("i4s4s", 0, socket.inet_aton(OWN4), bytes(4))
     with socket.socket(socket.AF_INET, DGRAM) as caller:
         caller.sendmsg([b"x"], [(socket.IPPROTO_IP, IP_PKTINFO, info)], 0, (TWO4, 1012))
+
+
+@attempt
+def udp_by_a_source_route():
+    """To a granted destination by way of another: the wire has the latter's address."""
+    route = b"\x83\x07\x04" + socket.inet_aton(TWO4) + b"\0"
+    datagram(ONE4, 7777, options=[(socket.IPPROTO_IP, IP_OPTIONS, route)])
+
+
+@attempt
+def udp6_by_a_source_route():
+    hops = bytes(16) + socket.inet_pton(socket.AF_INET6, TWO6)
+    route = struct.pack("BBBBBBH", 0, 4, 4, 1, 1, 0, 0) + hops
+    datagram(ONE6, 7777, options=[(socket.IPPROTO_IPV6, IPV6_RTHDR, route)])
 
 
 @attempt

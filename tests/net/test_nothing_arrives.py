@@ -33,7 +33,9 @@ DNS = ADDRESSES["dns"]
 METADATA, PRIVATE = ADDRESSES["metadata4"], ADDRESSES["private4"]
 WHERE = json.dumps([ONE4, ONE6, TWO4, TWO6, DNS, FAR4, FAR6, NEAR4, METADATA, PRIVATE, MARK])
 COMMAND = [PYTHON, "-ISc", Path(__file__).with_name("outbound.py").read_text(), WHERE]
-GRANTS = (f"{ONE4}:443", f"[{ONE6}]:443", f"{ONE4}:7777/udp", "many.test:444")
+GRANTS = (
+    f"{ONE4}:443", f"[{ONE6}]:443", f"{ONE4}:7777/udp", f"[{ONE6}]:7777/udp", "many.test:444",
+)  # fmt: skip
 #: What the far side sees of each attempt.
 ARRIVES = {
     "tcp": ("packet-tcp", TWO4, 1001), "tcp6": ("packet-tcp", TWO6, 1002),
@@ -50,6 +52,8 @@ ARRIVES = {
     "udp_to_a_granted_tcp_port": ("packet-udp", ONE4, 443),
     "udp_from_a_connected_socket": ("packet-udp", TWO4, 1011),
     "udp_with_another_source": ("packet-udp", TWO4, 1012),
+    "udp_by_a_source_route": ("packet-udp", TWO4, 7777),
+    "udp6_by_a_source_route": ("packet-43", TWO6, 0),
     "udp_lite": ("packet-136", TWO4, 0),
     "multicast": ("packet-udp", "224.0.0.251", 5353),
     "broadcast": ("packet-udp", "255.255.255.255", 1015),
