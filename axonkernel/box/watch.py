@@ -24,6 +24,8 @@ __all__ = ["watch"]
 
 #: How often the memory counters are looked at while a scope holds the box (seconds).
 _COUNTERS_EVERY_S = 0.2
+#: A program that ends within this time asks for no name, mostly.
+_BRIEF_S = 0.01
 
 
 def watch(
@@ -59,6 +61,7 @@ class _Watch:
         self._look_s = 0.0
         self._resolver = standing.resolver
         self._resolver_fds: tuple[int, ...] = ()
+        self._prepares_s = time.monotonic() + _BRIEF_S if self._resolver else float("inf")
         self._telling = Telling(standing.refusals, control, standing.name_of)
         #: Whether the table is looked at for what was refused.
         self.looks = False
@@ -85,6 +88,14 @@ class _Watch:
                 self._telling.note(heard.refused, heard.asked)
             self._keep_limits()
             self._tell()
+            if not ready:
+                self._prepare()
+
+    def _prepare(self) -> None:
+        """Have the resolver made ready, a little at a time: there is nothing else to do."""
+        if self._resolver is not None and time.monotonic() >= self._prepares_s:
+            more = self._resolver.prepare()
+            self._prepares_s = time.monotonic() if more else float("inf")
 
     def _hear_resolver(self, poll: select.poll) -> None:
         """Wait for what it waits for, or it for us: that changes as it comes and goes."""
@@ -129,6 +140,8 @@ class _Watch:
             waits.append(_COUNTERS_EVERY_S)
         if self.looks:
             waits.append(max(0.0, self._look_s - time.monotonic()))
+        if self._prepares_s < float("inf"):
+            waits.append(max(0.0, self._prepares_s - time.monotonic()))
         if self._grace_until_s is not None:
             waits.append(max(0.0, self._grace_until_s - time.monotonic()))
         known = [wait for wait in waits if wait is not None]

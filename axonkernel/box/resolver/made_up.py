@@ -6,7 +6,7 @@ the relay and to nothing else: the table redirects each for the ports its name i
 
 from __future__ import annotations
 
-import random
+import os
 from ipaddress import IPv4Address, IPv4Network
 
 __all__ = ["MADE_UP", "MOST", "MadeUp"]
@@ -25,7 +25,7 @@ class MadeUp:
     """
 
     def __init__(self) -> None:
-        start = random.SystemRandom().randrange(MADE_UP.num_addresses - MOST)
+        start = int.from_bytes(os.urandom(8)) % (MADE_UP.num_addresses - MOST)
         self._next = int(MADE_UP.network_address) + start
         self._addresses: dict[str, str] = {}
         self._names: dict[str, str] = {}

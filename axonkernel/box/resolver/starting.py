@@ -2,7 +2,8 @@
 
 It is started by the first question: most boxes ask for no name. When it dies, the next question
 starts another, a few times; what it had put into the sets stays there for its time, and nothing
-is added while there is none. Standard library only; the resolver itself is imported by it alone.
+is added while there is none. Standard library only; the resolver itself is imported when nobody
+waits for anything.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import os
 import select
 import signal
+from importlib import import_module
 
 from axonkernel.box.channel import Channel, ChannelClosed, pair
 from axonkernel.box.linux import die_with_parent
@@ -28,6 +30,12 @@ _STARTS = 16
 #: Addresses whose names are known.
 _MOST_NAMED = 2048
 _ENDS_WITHIN_S = 1.0
+#: What a resolver imports, in pieces; what is there already costs nothing.
+_PARTS = (
+    "ipaddress",
+    "axonkernel.policy.hosts",
+    *(f"axonkernel.box.resolver.{name}" for name in ("wire", "admitting", "upstream", "serving")),
+)
 
 
 class Heard(NamedTuple):
@@ -58,10 +66,20 @@ class Resolver:
         self._pid = 0
         self._granted: list[dict[str, Any]] = []
         self._named: dict[str, str] = {}
+        self._parts = iter(_PARTS)
 
     def open(self) -> None:
         """Listen where the box asks. Raises OSError."""
         self._doors = open_doors(relayed=self._net.relayed)
+
+    def prepare(self) -> bool:
+        """Import a part of what a resolver needs, so that the first question waits for a fork
+        alone; some milliseconds at a time. False when nothing is left."""
+        name = next(self._parts, "")
+        if name:
+            with contextlib.suppress(ImportError):  # then a resolver cannot either, and ends
+                import_module(name)
+        return bool(name)
 
     def filenos(self) -> tuple[int, ...]:
         """What to wait for: the resolver's words, or the box's questions where there is none."""
