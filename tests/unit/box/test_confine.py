@@ -22,7 +22,7 @@ def test_mounts_become_reach() -> None:
         Mount("mask-file", "/w/out/.env"),
         Mount("remount-ro", "/"),
     )
-    reach = confine.paths(mounts, "/tmp/own")
+    reach = confine.paths(mounts, ("/tmp/own",))
     assert reach.read == ("/usr/lib", "/etc/hostname", "/etc/passwd", "/proc")
     folders = [path for path in reach.write if not path.startswith("/dev/")]
     assert folders == ["/w/out", "/tmp/own"]
