@@ -17,6 +17,7 @@ from axonkernel.box.prepare import create, prepare_surveyed
 from axonkernel.box.watched import seen
 from axonkernel.config import load
 from axonkernel.config.profile import load_profiles, profile_paths
+from axonkernel.config.trust import store_path
 from axonkernel.errors import Fault, PolicyError
 from axonkernel.folders import own_folders
 from axonkernel.paths import canonical_policy, default_protect, linked_grants
@@ -47,7 +48,7 @@ def make(
 
     Raises PolicyError, IsolationUnavailable or BoxError.
     """
-    layers, hide = _layers(options, policy_file, found)
+    layers, hide, evaluated = _layers(options, policy_file, found)
     if "--best-effort" in options.flags:
         # Only what the user wrote: the machine's own profile is a ceiling no switch lowers.
         layers[-1] = evolve(layers[-1], isolation="best-effort")
@@ -59,7 +60,11 @@ def make(
     plan = plan._replace(warnings=(*links, *_unheld(policy), *plan.warnings))
     create(plan)
     more = _for_broker(layers, ask, owner) if asks(plan) else {}
-    return plan, None if plan.create else seen(layers, policy, host, profile_paths()), more
+    # What Python comes to depends on whatever it imports and reads.
+    unkept = plan.create or evaluated
+    answers = (store_path(),) if found else ()
+    watched = None if unkept else seen(layers, policy, host, (*profile_paths(), *answers))
+    return plan, watched, more
 
 
 def _for_broker(layers: list[Policy], ask: Ask, owner: int | None) -> dict[str, Any]:
@@ -89,9 +94,11 @@ def effective(layers: Iterable[Policy]) -> Policy:
 
 def _layers(
     options: Options, policy_file: str | None, found: str | None
-) -> tuple[list[Policy], tuple[str, ...]]:
-    """The policies that count together, as they are written, and the files they came from."""
+) -> tuple[list[Policy], tuple[str, ...], bool]:
+    """The policies that count together, as they are written, the files they came from, and
+    whether one is Python."""
     hide: tuple[str, ...] = ()
+    evaluated = False
     if options.grants or not (policy_file or found):
         if "--require-policy" in options.flags and not options.grants:
             raise PolicyError([Fault("$", "a policy is required, and none was found")])
@@ -106,7 +113,8 @@ def _layers(
         loaded = load(policy_file, require_policy="--require-policy" in options.flags or None)
         layers = [policy for _, policy in loaded.layers]
         hide = (loaded.source,)
-    return [policy.closed() for policy in layers], hide
+        evaluated = loaded.entry is not None
+    return [policy.closed() for policy in layers], hide, evaluated
 
 
 def _in_switches(fault: Fault) -> Fault:
