@@ -32,6 +32,8 @@ HEAVY = {"gi", "nftables", "pydbus", "pyroute2", "wasmtime"}
 
 #: What apt-get brings, see packaging/apt.txt.
 OF_THE_DISTRIBUTION = {"gi", "nftables"}
+#: Of the standard library of a Python that these tests may not run under.
+OF_ANOTHER_PYTHON = {"_sha2", "_sha256"}
 
 
 def imported(source: str) -> set[str]:
@@ -113,7 +115,7 @@ def test_dependencies_are_what_is_imported() -> None:
     lines = [*project["dependencies"], *itertools.chain(*extras)]
     named = {line.partition(">=")[0] for line in lines} - {"opentelemetry-sdk"}
     files = (file.read_text() for file in PACKAGE.rglob("*.py"))
-    found = set().union(*map(imported, files)) - sys.stdlib_module_names
+    found = set().union(*map(imported, files)) - sys.stdlib_module_names - OF_ANOTHER_PYTHON
     known = {module.replace("_", "-") for module in found - {"axonkernel", *OF_THE_DISTRIBUTION}}
     assert known == {name.removesuffix("-api") for name in named}
 
@@ -183,23 +185,32 @@ def test_documented_exceptions_are_the_exceptions() -> None:
     assert named == raised - {"AxonError"} | {"EscalationPending", "IsolationUnavailable"}
 
 
-@pytest.mark.parametrize("at", [0, 1])
-def test_the_examples_of_the_readme_are_programs_with_a_sound_policy(at: int) -> None:
-    """What a user copies first compiles, and its policy is understood in full."""
-    examples = fenced(ROOT / "README.md", "python")
-    assert len(examples) == 2
-    text = examples[at]
-    policies = [
-        keyword.value
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call)
-        for keyword in node.keywords
-        if keyword.arg == "policy"
-    ]
-    (policy,) = map(ast.literal_eval, policies)
+def declared_policies(text: str) -> list[object]:
+    """Every policy that a program hands to a call: ``policy=``, or after the agent's name."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    named = [word.value for call in calls for word in call.keywords if word.arg == "policy"]
+    defining = [call for call in calls if getattr(call.func, "id", "") == "define_agent"]
+    second = [argument for call in defining for argument in call.args[1:2]]
+    return [ast.literal_eval(each) for each in (*second, *named)]
+
+
+EXAMPLES = fenced(ROOT / "README.md", "python")
+
+
+def test_the_readme_has_examples() -> None:
+    """The test below has something to look at."""
+    assert EXAMPLES and all("define_agent" in text for text in EXAMPLES)
+
+
+@pytest.mark.parametrize("text", EXAMPLES, ids=itertools.count(1))
+def test_the_examples_of_the_readme_are_programs_with_a_sound_policy(text: str) -> None:
+    """What a user copies first compiles, and its policies are understood in full."""
+    policies = declared_policies(text)
+    assert policies
     names = re.findall(r"^from axonkernel import (.*)$", text, re.MULTILINE)[0].split(", ")
     assert set(names) <= set(axonkernel.__all__)
-    assert parse.parse(policy, base="/srv/project", home="/home/user").fs
+    for policy in policies:
+        assert parse.parse(policy, base="/srv/project", home="/home/user").fs
 
 
 def test_links_of_the_documentation_lead_somewhere() -> None:

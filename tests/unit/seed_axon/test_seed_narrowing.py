@@ -52,6 +52,7 @@ def test_the_base_policy_applies_to_every_invocation(make: Make) -> None:
     assert kernel.request_sync({}, policy={"env": {"allow": []}}) == OPEN
 
 
+@pytest.mark.box
 def test_a_call_can_narrow_it_further(make: Make, ws: Path) -> None:
     """Seed: "Individual calls can narrow it further": the page's own example closes files and
     shell."""
@@ -70,35 +71,44 @@ def test_narrowing_can_only_restrict(make: Make) -> None:
         anyio.run(lambda: kernel.request({}, policy=wide, strict=True))
 
 
+async def widening(kernel: Kernel, request: Any) -> list[str]:
+    """A handler that asks for the base inside what it was given."""
+    with kernel.narrow(BASE) as inner:
+        return await attempts(inner, request)
+
+
+@pytest.mark.box
 def test_a_call_never_grants_beyond_the_base(make: Make) -> None:
     """Seed: "can never grant access beyond the base policy": nor inside a narrower call."""
-
-    async def handler(kernel: Kernel, request: Any) -> list[str]:
-        with kernel.narrow(BASE) as inner:
-            return await attempts(inner, request)
-
-    assert make(BASE, handler=handler).request_sync({}, policy=ROUTE) == SHUT
+    kernel = make(BASE, handler=widening)
+    assert kernel.request_sync({}, policy=ROUTE) == SHUT
+    assert kernel.request_sync({}) == OPEN
 
 
-@pytest.mark.parametrize("ending", ["return", "error", "timeout"])
-def test_it_clears_when_the_invocation_completes(make: Make, ending: str) -> None:
+async def ending(kernel: Kernel, request: Any) -> list[str]:
+    """A handler that ends in the way it is asked for, at its end or never."""
+    if request == "error":
+        raise ValueError("of the handler")
+    if request == "timeout":
+        await anyio.sleep(30)
+    return await attempts(kernel, request)
+
+
+@pytest.mark.box
+@pytest.mark.parametrize("how", ["return", "error", "timeout"])
+def test_it_clears_when_the_invocation_completes(make: Make, how: str) -> None:
     """Seed: "clears when the invocation completes": on return, error and timeout alike."""
-
-    async def handler(kernel: Kernel, request: Any) -> list[str]:
-        if request == "error":
-            raise ValueError("of the handler")
-        if request == "timeout":
-            await anyio.sleep(30)
-        return await attempts(kernel, request)
-
-    kernel = make(BASE, handler=handler)
+    kernel = make(BASE, handler=ending)
 
     async def main() -> list[str]:
-        with anyio.move_on_after(0.2):
+        with anyio.move_on_after(0.5 if how == "timeout" else 30) as scope:
             try:
-                await kernel.request(ending, policy=ROUTE)
+                assert await kernel.request(how, policy=ROUTE) == SHUT
             except ValueError:
-                assert ending == "error"
+                assert how == "error"
+            else:
+                assert how == "return"
+        assert scope.cancelled_caught == (how == "timeout")
         return await kernel.request("after")  # type: ignore[no-any-return]
 
     assert anyio.run(main) == OPEN
