@@ -147,6 +147,22 @@ def test_what_escalate_does_not_name_is_not_asked_about(scene: Scene, refusal: R
     assert not scene.person.asked and not scene.box.orders
 
 
+@pytest.mark.parametrize("address", ["169.254.169.254", "100.100.100.200", "fd00:ec2::254"])
+def test_nobody_is_asked_to_let_metadata_in_by_a_range(address: str) -> None:
+    """Nor by a word; only its own entry has the question asked."""
+    scene = Scene()
+    for escalate, asked in (
+        (("0.0.0.0/0:443", "[::]/0:443", "private:443", "public:443", "*:443"), []),
+        ((f"[{address}]:443" if ":" in address else f"{address}:443",), [address]),
+    ):
+        plan = NetPlan(ask=AskPlan(escalate, ()))
+        scene.drops = Drops(scene.log, "agent", plan, scene.person)
+        scene.hear(Refusal(address, "tcp", 443))
+        scene.settled()
+        assert len(scene.person.asked) == len(asked)
+        assert all(each in scene.person.asked[0] for each in asked)
+
+
 def test_a_name_is_asked_about_for_its_ports(scene: Scene) -> None:
     """One question for each entry; the name waits for the last and is refused if all are no."""
     scene.person.says["connect a.test:53/udp"] = Answer.yes("me")

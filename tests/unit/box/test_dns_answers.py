@@ -201,6 +201,22 @@ def test_a_name_that_a_person_is_asked_about_waits() -> None:
     assert len(box.replies) == 4 and box.sets.let_in == [(["45.90.10.1"], 30)] * 2
 
 
+def test_whoever_says_yes_a_name_lets_in_no_private_address() -> None:
+    """Loopback, private and metadata are taken out of what a person let in, and what is left
+    is let in; a literal grant of that very address brings it back."""
+    answer = ("10.0.0.9", "127.0.0.1", "169.254.169.254", "::ffff:10.0.0.9", "45.90.10.1")
+    lines = [f"a.test. 9 IN {'AAAA' if ':' in each else 'A'} {each}" for each in answer]
+    for literal in ([], ["10.0.0.9:443"]):
+        box = Box(Outside(*lines), allow=literal, escalate=["a.test"])
+        for kind in ("A", "AAAA"):
+            box.send("a.test", kind)
+        box.answering.grant("a.test", "tcp", "443")
+        four, six = map(rows, box.replies)
+        kept = ["10.0.0.9"] * bool(literal) + ["45.90.10.1"]
+        assert [row.split()[-1] for row in four] == kept and six == []
+        assert box.sets.let_in == [(["45.90.10.1"], 30)]
+
+
 def test_with_dns_off_nothing_is_answered_or_asked() -> None:
     """Granted or not."""
     outside = Outside("a.test. 9 IN A 45.90.10.1")

@@ -91,11 +91,13 @@ def test_what_is_switched_off_and_what_a_subcommand_is_made_of(tmp_path: Path) -
 
 @pytest.mark.box
 def test_only_what_leaves_the_machine_has_a_link(tmp_path: Path) -> None:
-    """``git status`` needs none, whatever is granted; fetch gets the one of the policy."""
-    found = made(tmp_path, net={"allow": ["198.51.100.1:443"]})
-    assert ready(found, "status").plan.net == NetPlan()
+    """``git status`` needs none, whatever is granted, and has no name answered; fetch gets the
+    one of the policy."""
+    found = made(tmp_path, net={"allow": ["198.51.100.1:443", "a.test"], "dns": "open"})
+    net = ready(found, "status").plan.net
+    assert net == NetPlan() and not net.resolves
     net = ready(found, "fetch").plan.net
-    assert net is not None and net.link == "pasta" and net.allow
+    assert net is not None and net.link == "pasta" and net.allow and net.resolves
 
 
 def test_variables_of_a_caller() -> None:
