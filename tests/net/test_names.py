@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -186,21 +187,53 @@ def test_short_names_are_completed_as_the_host_does(near: Boxed, net: Internet) 
     tries = [["lookup", "web"], ["lookup", "many"], ["reach", "web", 443]]
     answers, _ = run(near, tries, "web.test")
     assert answers == [NO_NAME] * 3
-    with searching(net, "test"):
+    with resolv_conf(net, f"{net.resolv_conf}search test\n"):
         answers, _ = run(near, tries, "web.test")
     assert TWO4 in answers[0] and answers[1:] == [NO_NAME, "ok"]
 
 
 @contextlib.contextmanager
-def searching(net: Internet, domain: str) -> Iterator[None]:
-    """The near side's resolv.conf with a domain for short names, for a while."""
+def resolv_conf(net: Internet, text: str) -> Iterator[None]:
+    """The near side with another resolv.conf, for a while."""
 
     def write(text: str) -> None:
         net.run(["sh", "-c", 'printf "%s" "$1" > /etc/resolv.conf', "sh", text])
 
-    write(f"{net.resolv_conf}search {domain}\n")
-    yield
-    write(net.resolv_conf)
+    write(text)
+    try:
+        yield
+    finally:
+        write(net.resolv_conf)
+
+
+#: Asks another resolver, as systemd-resolved does: one question after the other.
+STUB = """
+import socket, sys
+near = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+near.bind(("127.0.0.53", 53))
+print("up", flush=True)
+while True:
+    question, who = near.recvfrom(4096)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far:
+        far.settimeout(5)
+        far.connect((sys.argv[1], 53))
+        far.send(question)
+        near.sendto(far.recv(4096), who)
+"""
+
+
+def test_a_stub_on_the_hosts_own_loopback_is_asked(near: Boxed, net: Internet) -> None:
+    """At the very address where a box has its resolver: the host's is not the box's."""
+    words = [*near.prefix[:3], PYTHON, "-ISc", STUB, ADDRESSES["dns"]]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as stub:
+        try:
+            assert stub.stdout and stub.stdout.readline() == b"up\n"
+            with resolv_conf(net, "nameserver 127.0.0.53\noptions edns0 trust-ad\n"):
+                tries = [["reach", "api.test", 443], ["lookup", "web.test"]]
+                answers, _ = run(near, tries, "api.test")
+        finally:
+            stub.kill()
+    assert answers == ["ok", NO_NAME] and asked(net) == {"api.test"}
 
 
 def test_a_resolver_of_the_policys_own_and_every_address_by_name(

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from axonkernel.box.nft import TABLE
 from box.boxed import PYTHON, Boxed, command_line
 from lab import processes
 from lab.internet import ADDRESSES, Internet
@@ -152,3 +153,30 @@ def test_a_killed_resolver_opens_nothing_and_another_takes_its_place(
         assert len(killed) == 16 and answer.startswith("gaierror")
         assert say(box, "reach", TWO4, 443) == "ConnectionRefusedError"
     assert not [r for r in net.records() if r.kind == "packet-tcp" and r.address == TWO4]
+
+
+LASTING = """
+held = socket.create_connection(("api.test", 443), 5)
+there = held.getpeername()[0]
+def says():
+    held.sendall(b"x")
+    return held.recv(1) == b"x"
+print(says(), reach(there, 443), flush=True)
+sys.stdin.readline()
+print(says(), reach(there, 443), says(), flush=True)
+"""
+
+
+def test_a_connection_outlasts_what_let_it_in(near: Boxed) -> None:
+    """When the time of an answer is over, what is connected stays so, and nothing new begins."""
+    with running(near, LASTING, "api.test") as box:
+        assert box.stdin and box.stdout
+        assert box.stdout.readline() == b"True ok\n"
+        (resolver,) = resolvers(box)
+        for name in ("allow4", "allow6"):
+            flush = ["nft", "flush", "set", "inet", TABLE, name]
+            enter = ["nsenter", f"--net=/proc/{resolver}/ns/net"]
+            subprocess.run([*enter, *flush], check=True, timeout=20)
+        box.stdin.write(b"go on\n")
+        box.stdin.flush()
+        assert box.stdout.readline() == b"True ConnectionRefusedError True\n"
