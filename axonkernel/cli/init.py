@@ -27,8 +27,8 @@ read = ["."]            # this folder and everything below it
 # deny = [".env", "**/*.key"]   # taken out of both again
 
 # [net]
-# allow = ["203.0.113.10:443"]  # IP or CIDR with a port, 443 without one; host names, such as
-#                       # api.github.com:443, count for tools outside a box only, today
+# allow = ["api.github.com", "203.0.113.0/24:8000-8100"]  # names, *.names, addresses, ranges
+#                       # of them; port 443 where none is given
 
 # [shell]
 # allow = ["git"]       # no other program exists in the box
@@ -73,7 +73,7 @@ agent = define_agent(
             # "write": ["./output"],  # write includes read; a missing folder is made
             # "deny": [".env", "**/*.key"],  # taken out of both again
         },
-        # "net": {"allow": ["203.0.113.10:443"]},  # host names count outside a box only, today
+        # "net": {"allow": ["api.github.com", "203.0.113.10:8080"]},  # port 443 without one
         # "shell": {"allow": ["git"], "args": {"git": {"escalate": ["push*"]}}},
         # "env": {"allow": ["GITHUB_TOKEN"]},
         "tools": {"fs": {"read": True, "list": True}},
