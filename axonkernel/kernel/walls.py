@@ -22,16 +22,23 @@ __all__ = [
     "narrowed",
     "needs_confining",
     "takes_part",
+    "touches",
     "walls_of",
 ]
 
-#: The blocks that something below the mediator can hold for a program.
+#: The blocks that something below the mediator can hold for a program or a request.
 _BLOCKS = ("fs", "net", "shell", "env", "limits")
 
 
 def narrowed(policy: Policy, base: Policy) -> frozenset[str]:
     """The blocks in which ``policy``, which is ``base`` and more, is narrower."""
     return frozenset(name for name in _BLOCKS if getattr(policy, name) != getattr(base, name))
+
+
+def touches(policy: Policy) -> bool:
+    """Whether a narrowing declares anything that a worker can hold."""
+    closed = policy.closed()
+    return any(getattr(closed, name) is not None for name in _BLOCKS)
 
 
 def has_to_end(policy: Policy) -> bool:

@@ -16,13 +16,13 @@ from axonkernel.errors import BoxError, IsolationUnavailable
 from axonkernel.kernel.granted import Tree, floor
 from axonkernel.policy.environ import QUIET, environment
 from axonkernel.policy.match import parse_destination
-from axonkernel.policy.model import Limits, Policy
+from axonkernel.policy.model import Limits
 
 if TYPE_CHECKING:
     from axonkernel.kernel.core import Core
     from axonkernel.kernel.scope import Scope
 
-__all__ = ["Planned", "plan_worker", "touches"]
+__all__ = ["Planned", "plan_worker"]
 
 #: Rules of one worker; each costs some microseconds.
 _MOST_RULES = 20_000
@@ -30,8 +30,6 @@ _MOST_RULES = 20_000
 _MOST_PORTS = 1_024
 
 _FIELDS = {"memory": "memory_bytes", "cpu": "cpu_millicores", "pids": "pids"}
-
-_WALLED = ("fs", "net", "shell", "env", "limits")
 
 
 class Planned(NamedTuple):
@@ -45,12 +43,6 @@ class Planned(NamedTuple):
     walls: WorkerWalls
     posture: tuple[PostureField, ...]
     capped: Limits | None = None
-
-
-def touches(policy: Policy) -> bool:
-    """Whether a narrowing declares anything that a worker can hold."""
-    closed = policy.closed()
-    return any(getattr(closed, name) is not None for name in _WALLED)
 
 
 def plan_worker(core: Core, scope: Scope, own: tuple[str, ...]) -> Planned:

@@ -18,7 +18,7 @@ from axonkernel.forks import forget_in_children
 from axonkernel.kernel.origin import Origin, function_origin
 from axonkernel.kernel.passing import Unpasser
 from axonkernel.kernel.posture import posture_of
-from axonkernel.kernel.worker_walls import Planned, plan_worker, touches
+from axonkernel.kernel.walls import touches
 from axonkernel.kernel.zygotes import Ends, Zygote
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from axonkernel.kernel.core import Core
     from axonkernel.kernel.job import Job
     from axonkernel.kernel.scope import Scope
+    from axonkernel.kernel.worker_walls import Planned
 
 __all__ = ["Confine", "Road", "Workers"]
 
@@ -109,6 +110,8 @@ class Workers:
         return Road((row, *posture_of(scope.policy, inside=self.core.inside)))
 
     def _confined(self, scope: Scope) -> Road:
+        from axonkernel.kernel.worker_walls import plan_worker  # loads on Linux only
+
         planned = plan_worker(self.core, scope, _own_files(self.origin))
         with self._lock:
             spaces = self._running().spaces

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,43 @@ def test_a_kernel_works_without_the_bindings() -> None:
         "assert k.check(Request.read('/etc/x')).verdict == 'deny'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+#: A system without walls of ours: no name that only Linux has.
+MACOS = """
+import os, sys
+sys.platform = "darwin"
+for name in ("O_PATH", "memfd_create", "pidfd_open", "sched_setaffinity", "pipe2"):
+    if hasattr(os, name):
+        delattr(os, name)
+sys.modules.update(dict.fromkeys({blocked!r}))
+"""
+#: What the mediator does alone, in a file of its own: told where it runs, and what it does.
+MEDIATED = """
+from axonkernel import Kernel, Request
+
+def handler(kernel, request):
+    return kernel.check(Request.read(request)).verdict, os.getpid() == here
+
+here = os.getpid()
+policy = {"isolation": "auto", "fs": {"read": ["/srv"]}, "shell": {"allow": ["true"]}}
+narrower = {"fs": {"read": ["/srv/a"]}}
+with Kernel(policy, handler=handler, audit="log") as kernel:
+    print(kernel.request_sync("/srv/b"), kernel.request_sync("/srv/b", policy=narrower))
+    print([row.by for row in kernel.request_posture(narrower)][0])
+    with kernel.narrow(narrower) as narrowed:
+        print(narrowed.process.run_sync(["true"]).walls)
+"""
+
+
+def test_the_mediator_alone_works_where_linux_is_missing(tmp_path: Path) -> None:
+    """Judging, a narrowed request and a program, without anything that only Linux has."""
+    code = MACOS.format(blocked=FORBIDDEN) + MEDIATED
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    said = "('allow', True) ('deny', True)", "mediator", "('mediator',)"
+    assert (ended.returncode, tuple(ended.stdout.splitlines())) == (0, said), ended.stderr
 
 
 def test_every_public_name_is_there_and_documented() -> None:
