@@ -40,6 +40,13 @@ NEEDS: dict[str, tuple[str, ...]] = {
     # Asked for by strict; else the filter is looked at a moment later (box/unheld.py).
     "release": (*_BOX, "gate"),
 }
+#: What lets this process make namespaces, or not; the same home may be used in a container.
+_ALLOWED = (
+    "/proc/sys/user/max_user_namespaces",
+    "/proc/sys/kernel/unprivileged_userns_clone",
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+)
+_CONFINED = ("CapBnd", "NoNewPrivs", "Seccomp")
 _OPTIONAL = ("gate", "veth", "landlock", "bindings")
 
 
@@ -173,7 +180,24 @@ def _key() -> list[str | None]:
         boot = file.read().strip()
     programs = [find(name) for name in ("bwrap", "nft", "pasta", "busctl", "apt-get")]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return [str(_FORMAT), boot, str(os.geteuid()), sys.executable, runtime, *programs]
+    systemd = str(os.path.isdir("/run/systemd/system"))
+    own = [str(_FORMAT), boot, str(os.geteuid()), sys.executable, runtime, systemd, *programs]
+    return [*own, *map(_said, _ALLOWED), *_confined()]
+
+
+def _said(file: str) -> str | None:
+    try:
+        with open(file, encoding="latin-1") as said:
+            return said.read().strip()
+    except OSError:
+        return None
+
+
+def _confined() -> list[str]:
+    """What this process has given up, or was never given."""
+    status = _said("/proc/self/status") or ""
+    lines = (line.partition(":") for line in status.splitlines())
+    return [value.strip() for name, _, value in lines if name in _CONFINED]
 
 
 def _file() -> str:

@@ -193,3 +193,18 @@ def test_best_effort_runs_and_says_what_is_not_held(
     assert {field for field in declared if states.get(field) == "enforced"} == held
     assert {field for field in declared if states.get(field) == "unenforced"} == lost
     assert lack.fix in ended.err
+
+
+def test_an_answer_kept_elsewhere_is_not_believed(project: Project) -> None:
+    """One home, first where boxes can be made, then where none can: best-effort goes without
+    and says so, and where they can be made again there is one."""
+    policy = {**FS, "isolation": "best-effort"}
+    prepared(project, policy)
+    without_box = []
+    for argv in (ROADS["exec"], without("user namespaces", ROADS["exec"]), ROADS["exec"]):
+        ended = project.run(argv)
+        assert ended.code == 0, ended.err
+        assert ran(project)
+        (project.folder / "out" / "mark").unlink()
+        without_box.append("no box: user namespaces is missing" in ended.err)
+    assert without_box == [False, True, False]

@@ -349,6 +349,25 @@ def test_what_it_depends_on_makes_it_void(machine: Machine, counted: list[int]) 
     assert probe.probe().kept
 
 
+@pytest.mark.parametrize("what", ["_ALLOWED", "_CONFINED"])
+def test_the_same_home_in_a_container_is_asked_anew(
+    machine: Machine, counted: list[int], tmp_path: Path, what: str
+) -> None:
+    """Where namespaces are forbidden, or rights are gone, an answer from elsewhere is void;
+    where nothing changed it is kept."""
+    said = tmp_path / "said"
+    said.write_text("1000")
+    machine.patch.setattr(probe, "_ALLOWED", (str(said), str(tmp_path / "absent")))
+    probe.probe()
+    assert probe.probe().kept
+    if what == "_ALLOWED":
+        said.write_text("0")
+    else:
+        machine.patch.setattr(probe, "_confined", lambda: ["0", "1", "2"])
+    assert not probe.probe().kept
+    assert probe.probe().kept and len(counted) == 2
+
+
 def test_without_a_home_it_works_all_the_same(machine: Machine, counted: list[int]) -> None:
     """Nowhere to keep the answer: it is found out each time."""
     machine.patch.setenv("XDG_CACHE_HOME", "/dev/null")
