@@ -18,6 +18,8 @@ import pytest
 
 from box.boxed import PYTHON, Boxed, attempts_command, command_line
 from lab.internet import ADDRESSES, Internet, Record
+from lab.processes import REPOSITORY
+from lab.user import OrdinaryUser
 
 pytestmark = [
     pytest.mark.requires("box", "net", "root"),
@@ -412,3 +414,26 @@ sys.stdin.read()
         assert process.first == "2"  # type: ignore[attr-defined]
         assert state(net) == before
     assert state(net) == before and before["settings"] and before["routes"]
+
+
+def test_a_user_who_may_not_use_tun_is_told(
+    near: Boxed, net: Internet, ordinary_user: OrdinaryUser
+) -> None:
+    """The device that pasta needs is named, and nothing ran. test_names_ways.py has the twin."""
+    ordinary_user.demand_checkout()
+    home = ordinary_user.home
+    closed = "mount -t tmpfs tun /dev/net && mknod -m 600 /dev/net/tun c 10 200"
+    assert net.run(["sh", "-c", closed]).returncode == 0
+    kept = {f"XDG_{name}_HOME": str(home / name) for name in ("CACHE", "STATE", "CONFIG")}
+    words = command_line("--write", "out", "--net", f"{ONE4}:443", command=["touch", "out/ran"])
+    try:
+        done = net.run(
+            words,
+            user=ordinary_user.uid,
+            cwd=home,
+            env={"HOME": str(home), "PYTHONPATH": str(REPOSITORY), **kept},
+        )
+    finally:
+        assert net.run(["umount", "/dev/net"]).returncode == 0
+    assert done.returncode == 125 and "/dev/net/tun" in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr and not (home / "out/ran").exists()
