@@ -103,7 +103,7 @@ class Agent:
         self._refuse_in_worker("a kernel is made")
         self._refuse_unknown_tools()
         if "origin" not in options:
-            with suppress(PolicyError):  # told by open(), or by the request that needs it
+            with suppress(PolicyError):  # told by open() and run(), or by who needs it
                 options["origin"] = self._origin()
         return Kernel(
             self.policy,
@@ -123,13 +123,9 @@ class Agent:
         Raises PolicyError for a handler that the worker of a narrowed request could not
         import, unless ``confine`` is ``mediator``; and as :meth:`kernel` does.
         """
-        walled = self.policy.effective_isolation != "none" and sys.platform == "linux"
-        if (
-            walled
-            and self._handler is not None
-            and options.get("confine", self.confine) != "mediator"
-        ):
-            options.setdefault("origin", self._origin())
+        origin = self.origin(options.get("confine", self.confine))
+        if origin is not None:
+            options.setdefault("origin", origin)
         async with self.kernel(**options) as kernel:
             yield kernel
 
@@ -151,6 +147,16 @@ class Agent:
             raise SystemExit(told(error)) from error
         if code:
             sys.exit(code)
+
+    def origin(self, confine: Confine) -> Origin | None:
+        """Where the worker of a narrowed request finds this agent; None where none is wanted.
+
+        Raises PolicyError where no worker could import it.
+        """
+        walled = self.policy.effective_isolation != "none" and sys.platform == "linux"
+        if not walled or self._handler is None or confine == "mediator":
+            return None
+        return self._origin()
 
     def _origin(self) -> Origin:
         """Where a worker finds this agent: a name of its module, or of its handler's."""

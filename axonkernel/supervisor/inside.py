@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from axonkernel.box import child
 from axonkernel.box.channel import Channel, ChannelClosed
-from axonkernel.errors import AuditError, AxonError
+from axonkernel.errors import AuditError, AxonError, PolicyError
 
 if TYPE_CHECKING:
     from axonkernel.agent import Agent
@@ -79,6 +79,7 @@ def serve(session: child.Session, agent: Agent) -> int:
     """
     link = Link(session.channel)
     kernel = _kernel(session.hello, agent, link)
+    _tell_lost(agent)
     code = 0
     try:
         with _interruptible(link):
@@ -91,6 +92,15 @@ def serve(session: child.Session, agent: Agent) -> int:
     finally:
         kernel.close()
     return code
+
+
+def _tell_lost(agent: Agent) -> None:
+    """Say before the first request that none can be narrowed, where that is so. Others can be
+    served, so it is no error yet."""
+    try:
+        agent.origin(agent.confine)
+    except PolicyError as error:
+        sys.stderr.write(f"axonkernel: no request of {agent.name} can be narrowed: {error}\n")
 
 
 @contextmanager

@@ -237,6 +237,39 @@ def test_a_handler_nobody_can_import_is_refused_at_open(folder: Path, audit: Mem
     assert anyio.run(mediated) == os.getpid()
 
 
+NAMED = """
+from axonkernel import PolicyError, define_agent
+
+def made():
+    async def answer(kernel, request):
+        if not isinstance(request, dict):
+            return "narrowed"
+        try:
+            return await kernel.request(1, policy={"fs": {"read": []}})
+        except PolicyError:
+            return "whole"
+
+    return define_agent("named", {"fs": {"read": ["."]}}, handler=answer)
+
+agent = made() if AT_TOP else None
+if __name__ == "__main__":
+    (agent or made()).run()
+"""
+
+
+@pytest.mark.parametrize(("at_top", "served"), [("True", "narrowed"), ("False", "whole")])
+def test_a_run_says_at_its_start_what_nobody_can_import(
+    tmp_path: Path, at_top: str, served: str
+) -> None:
+    """Before any request asks for it; the agent is served all the same, and one with a name is
+    served narrowed and told nothing."""
+    project = Project(tmp_path / "home")
+    project.write("agent.py", NAMED.replace("AT_TOP", at_top))
+    ended = project.run_agent()
+    assert (ended.code, ended.out.strip()) == (0, served), ended.err
+    assert ("no request of named can be narrowed" in ended.err) == (served == "whole")
+
+
 def test_calls_are_judged_and_recorded_outside(
     kernel: Kernel, audit: MemoryAudit, folder: Path
 ) -> None:
