@@ -18,8 +18,6 @@ import pytest
 
 from box.boxed import PYTHON, Boxed, attempts_command, command_line
 from lab.internet import ADDRESSES, Internet, Record
-from lab.processes import REPOSITORY
-from lab.user import OrdinaryUser
 
 pytestmark = [
     pytest.mark.requires("box", "net", "root"),
@@ -364,76 +362,40 @@ client.sendall(b"from the box")
             process.kill()
 
 
-#: Runs axonkernel and writes down, from inside the network of its box, what is there when.
-IN_ORDER = """
-import sys
-from axonkernel.box import milestones
-def note(name):
-    if name in ("walled", "linked"):
-        from axonkernel.box import nft
-        with open("/proc/thread-self/net/dev") as lines:
-            links = [line.partition(":")[0].strip() for line in lines][2:]
-        found = nft._send({"nftables": [{"list": {"tables": None}}]})
-        tables = [each["table"]["name"] for each in found if "table" in each]
-        print(name, tables, len(links), "lo" in links, file=sys.stderr, flush=True)
-milestones.observe(note)
-from axonkernel.cli import start
-sys.exit(start())
-"""
-
-
-@pytest.mark.parametrize("link", ["pasta", "veth"])
-def test_the_table_is_there_before_the_link(near: Boxed, net: Internet, link: str) -> None:
-    """There is no moment in which a box has a way out and no wall."""
-    policy = near.root / "p.toml"
-    allow = f'allow = ["{ONE4}:443", "api.test"]'
-    policy.write_text(f'[fs]\nread = ["{near.project}"]\n[net]\n{allow}\nlink = "{link}"\n')
-    command = ["exec", "--quiet", "--policy", str(policy), "--", PYTHON, "-ISc",
-               f"import socket; socket.create_connection(({ONE4!r}, 443), 5)"]  # fmt: skip
-    done = subprocess.run(
-        [*near.prefix, sys.executable, "-c", IN_ORDER, *command],
-        env=near.env, cwd=near.project, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == ["walled ['axon'] 1 True", "linked ['axon'] 2 True"]
-
-
-def test_pasta_changes_nothing_of_the_host(near: Boxed, net: Internet) -> None:
-    """Its tables, links, addresses, routes and settings are what they were, while a box has its
-    link and afterwards; the box's own are others."""
-    from net.test_veth import running, state
-
-    code = f"""
-import socket, sys
-socket.create_connection(({ONE4!r}, 443), 5)
-print(len(socket.if_nameindex()), flush=True)
-sys.stdin.read()
-"""
-    before = state(net)
-    with running(near, granting(f"{ONE4}:443"), code) as process:
-        assert process.first == "2"  # type: ignore[attr-defined]
-        assert state(net) == before
-    assert state(net) == before and before["settings"] and before["routes"]
-
-
-def test_a_user_who_may_not_use_tun_is_told(
-    near: Boxed, net: Internet, ordinary_user: OrdinaryUser
-) -> None:
-    """The device that pasta needs is named, and nothing ran. test_names_ways.py has the twin."""
-    ordinary_user.demand_checkout()
-    home = ordinary_user.home
-    closed = "mount -t tmpfs tun /dev/net && mknod -m 600 /dev/net/tun c 10 200"
-    assert net.run(["sh", "-c", closed]).returncode == 0
-    kept = {f"XDG_{name}_HOME": str(home / name) for name in ("CACHE", "STATE", "CONFIG")}
-    words = command_line("--write", "out", "--net", f"{ONE4}:443", command=["touch", "out/ran"])
+#: A relay that speaks CONNECT, and who uses it or does not; says which of them got an answer.
+ROUTES = """
+import os, socket, subprocess, sys, threading
+def serve(client):
+    target = client.recv(4096).split()[1].decode().rpartition(":")
     try:
-        done = net.run(
-            words,
-            user=ordinary_user.uid,
-            cwd=home,
-            env={"HOME": str(home), "PYTHONPATH": str(REPOSITORY), **kept},
-        )
-    finally:
-        assert net.run(["umount", "/dev/net"]).returncode == 0
-    assert done.returncode == 125 and "/dev/net/tun" in done.stderr, done.stderr
-    assert "Traceback" not in done.stderr and not (home / "out/ran").exists()
+        with socket.create_connection((target[0], int(target[2])), 3) as far:
+            client.sendall(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
+            far.sendall(client.recv(4096))
+            while part := far.recv(4096): client.sendall(part)
+    except OSError: client.sendall(b"HTTP/1.1 502 No\\r\\n\\r\\n")
+    client.close()
+def listen(server):
+    while True: threading.Thread(target=serve, args=server.accept()[:1], daemon=True).start()
+server = socket.create_server(("127.0.0.1", 0))
+threading.Thread(target=listen, args=(server,), daemon=True).start()
+proxy = "http://127.0.0.1:%d" % server.getsockname()[1]
+def curl(address, *words, **env):
+    argv = ["curl", "-s", "-p", "-m", "5", *words, f"http://{address}:80/"]
+    done = subprocess.run(argv, env={**os.environ, **env}, capture_output=True, text=True)
+    return done.stdout.startswith("GET ")
+def raw(address):
+    with socket.socket() as sock: return sock.connect_ex((address, 80)) == 0
+for address in sys.argv[1:]:
+    print(curl(address, "-x", proxy), curl(address, http_proxy=proxy),
+          curl(address, "--noproxy", "*", http_proxy=proxy), curl(address), raw(address))
+"""
+
+
+@pytest.mark.requires("programs")
+def test_every_route_gets_the_same_answer(near: Boxed, net: Internet) -> None:
+    """By a relay in the box, named or in the environment, around it, without one, by a socket of
+    one's own: a granted address answers, another one never hears of it."""
+    grants = [*granting(f"{ONE4}:80"), "--allow", "curl"]
+    run = near.exec(*grants, command=[PYTHON, "-ISc", ROUTES, ONE4, TWO4])
+    assert run.text.splitlines() == [" ".join(["True"] * 5), " ".join(["False"] * 5)], run.err
+    assert {record.address for record in arrived(net)} == {ONE4}
