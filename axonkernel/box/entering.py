@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from importlib import import_module
 
 from axonkernel.box.linux import (
     CLONE_NEWNET,
@@ -14,9 +15,16 @@ from axonkernel.box.linux import (
 from axonkernel.box.model import NetPlan
 from axonkernel.errors import BoxError
 
-__all__ = ["ready_tables", "wall_network"]
+__all__ = ["load_ahead", "ready_tables", "wall_network"]
 
 _MAP_WITHIN_S = 5.0
+#: What a warden and its resolver import when it is needed.
+_LATER = (
+    *("ipaddress", "resource", "shlex", "socket", "subprocess", "termios"),
+    *("axonkernel.policy.hosts", "axonkernel.box.direct"),
+    *(f"axonkernel.box.resolver.{name}" for name in ("refused", "serving", "relaying")),
+)
+_READABLE, _PASSABLE = 0o4, 0o5
 
 
 def ready_tables() -> None:
@@ -24,6 +32,30 @@ def ready_tables() -> None:
     from axonkernel.box import nft
 
     nft.warm_up()
+
+
+def load_ahead() -> None:
+    """Import what is needed later, where it cannot be read any more then: with its user
+    namespace root gives up the right to look into the folders of others, such as a home."""
+    if os.geteuid() == 0 and not (_stays_readable(__file__) and _stays_readable(os.__file__)):
+        for name in _LATER:
+            import_module(name)
+
+
+def _stays_readable(path: str) -> bool:
+    path = os.path.realpath(path)
+    is_open = _is_open(path, _READABLE)
+    while is_open and path != "/":
+        path = os.path.dirname(path)
+        is_open = _is_open(path, _PASSABLE)
+    return is_open
+
+
+def _is_open(path: str, bits: int) -> bool:
+    """By the mode, for an owner or for others; what a group may counts for nothing."""
+    found = os.stat(path)
+    wanted = bits << 6 if found.st_uid == os.geteuid() else bits
+    return found.st_mode & wanted == wanted
 
 
 def wall_network(init: int, plan: NetPlan) -> None:

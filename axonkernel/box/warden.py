@@ -21,7 +21,7 @@ import time
 
 from axonkernel.box import cgroup, gate, keeper, unheld
 from axonkernel.box.channel import Channel, ChannelClosed
-from axonkernel.box.entering import ready_tables, wall_network
+from axonkernel.box.entering import load_ahead, ready_tables, wall_network
 from axonkernel.box.lookup import NOT_EXECUTABLE, NOT_FOUND, require_program
 from axonkernel.box.milestones import reached
 from axonkernel.box.model import BoxPlan, BoxResult, Command, Reason, Refusal
@@ -81,6 +81,7 @@ class Warden:
                 raise fault
             if self.plan.net is not None:
                 ready_tables()
+                load_ahead()
                 standing.resolver = Resolver(self.plan.net)
             keeper.sweep(self.plan)
             stage = "mounts"
