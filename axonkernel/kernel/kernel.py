@@ -137,6 +137,11 @@ class Kernel:
         return self._scope().policy
 
     @property
+    def is_inside(self) -> bool:
+        """Whether this is an agent's process in its box, which holds what it connects to."""
+        return self._core.inside
+
+    @property
     def tools(self) -> ToolRegistry:
         """The tools that :meth:`call` knows."""
         return self._core.tools

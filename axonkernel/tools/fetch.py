@@ -45,6 +45,11 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 class Gate(Judge, Protocol):
     """A kernel that can also be asked about what a call only meets on its way."""
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether a box is around this process."""
+        ...
+
     async def require(self, request: AnyRequest) -> None:
         """Return when ``request`` may run; raise PolicyDenied when not."""
 
@@ -128,17 +133,28 @@ class Fetcher:
             found = list(dict.fromkeys(await self._resolve(url.host, url.port)))
         except (OSError, UnicodeError):
             raise ToolError(NAME, "the name has no address") from None
-        asked = [ConnectRequest(url.host, url.port, address=address) for address in found]
-        open_ones = [each for each in asked if kernel.decide(each).verdict != "deny"]
-        if asked and not open_ones:
-            await kernel.require(asked[0])
-        return [each.address for each in open_ones[:_MOST_ADDRESSES] if each.address]
+        asked = {address: _connection(kernel, url, address) for address in found}
+        open_ones = [each for each in found if kernel.decide(asked[each]).verdict != "deny"]
+        if found and not open_ones:
+            await kernel.require(asked[found[0]])
+        return open_ones[:_MOST_ADDRESSES]
 
     def _tls(self) -> ssl.SSLContext:
         with self._lock:
             if self._trust is None:
                 self._trust = system_trust()
             return self._trust
+
+
+def _connection(kernel: Gate, url: Url, address: str) -> ConnectRequest:
+    """What is judged of one address. One that a box made up, because its proxy alone can
+    resolve the name, leads to that proxy and stands for the name."""
+    from axonkernel.box.resolver.made_up import is_made_up
+
+    net = kernel.policy.net
+    if kernel.is_inside and net is not None and net.proxy and is_made_up(address):
+        return ConnectRequest(url.host, url.port)
+    return ConnectRequest(url.host, url.port, address=address)
 
 
 async def _led_to(kernel: Gate, here: Url, location: str) -> Url:

@@ -208,3 +208,44 @@ def test_an_ordinary_user_needs_no_device_for_it(
     finally:
         net.run(["umount", "/dev/net"])
     assert answers[0][1] == "you asked for only.corp" and answers[1] == "ENETUNREACH"
+
+
+FETCHING = """
+import json
+from axonkernel import AxonError, define_agent
+agent = define_agent("fetcher", policy=json.loads({POLICY!r}))
+@agent.handler
+async def handle(kernel, request):
+    said = []
+    for url in {URLS!r}:
+        try:
+            said.append((await kernel.call("http.fetch", url=url))["text"])
+        except AxonError as error:
+            said.append(type(error).__name__)
+    return said
+agent.run()
+"""
+
+
+def test_an_agent_fetches_by_name_through_it(corporate: Boxed, net: Internet, proxy: Proxy) -> None:
+    """http.fetch in a box: a granted name by the proxy that knows it, another one not at all."""
+    policy = {
+        "default": "deny",
+        "fs": {"read": [str(corporate.project)]},
+        "net": {"allow": ["plain.corp:80", "unknown.corp:80"], "proxy": URL},
+        "tools": {"http": {"fetch": True}},
+    }
+    urls = [f"http://{name}.corp/there" for name in ("plain", "unknown", "other")]
+    text = FETCHING.format(POLICY=json.dumps(policy), URLS=urls)
+    (corporate.project / "agent.py").write_text(text)
+    done = subprocess.run(
+        [*corporate.prefix, sys.executable, str(corporate.project / "agent.py")],
+        env=corporate.env, cwd=corporate.project, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout)
+    assert answers == ["GET /there HTTP/1.1", "ToolError", "PolicyDenied"], done.stderr
+    assert [(each["target"], each["status"]) for each in said(proxy)] == [
+        ("plain.corp:80", 200), ("unknown.corp:80", 403),
+    ]  # fmt: skip
+    assert {(r.address, r.port) for r in net.seen("packet-tcp")} == {(THREE4, PORT)}

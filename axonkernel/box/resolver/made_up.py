@@ -7,14 +7,19 @@ the relay and to nothing else: the table redirects each for the ports its name i
 from __future__ import annotations
 
 import os
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, ip_address
 
-__all__ = ["MADE_UP", "MOST", "MadeUp"]
+__all__ = ["MADE_UP", "MOST", "MadeUp", "is_made_up"]
 
 #: Where nothing listens, and where no granted address can be.
 MADE_UP = IPv4Network("127.128.0.0/9")
 #: Names with an address.
 MOST = 1 << 14
+
+
+def is_made_up(address: str) -> bool:
+    """Whether an address is one of those. Raises ValueError for what is no address."""
+    return ip_address(address) in MADE_UP
 
 
 class MadeUp:
