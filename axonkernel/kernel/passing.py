@@ -5,6 +5,8 @@ here, and what that makes of its arguments is decided on this side: plain data, 
 standard library that are nothing but data, our own errors and results, and of the agent's own
 modules enumerations, exceptions, and classes of fields (attrs, dataclasses, named tuples), which
 are filled field by field: no code of theirs runs.
+
+A pickle can also change, call and iterate whatever it has made; see inert.py.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import attrs
 
 from axonkernel import errors
 from axonkernel.box.model import PostureField, Refusal
+from axonkernel.kernel.inert import ATOMS, Unpassable, read
 from axonkernel.policy import model, request
 from axonkernel.policy.visible import visible
 from axonkernel.process import result
@@ -48,38 +51,62 @@ _OURS = {
     if isinstance(cls, type) and cls.__module__ == module.__name__
 } | {(cls.__module__, cls.__name__): cls for cls in (PostureField, Refusal)}
 
-#: Of the standard library: how each is taken apart, and made again.
-_DATA: Mapping[str, tuple[type, Callable[[Any], tuple[Any, ...]], Callable[..., Any]]] = {
-    "complex": (complex, lambda v: (v.real, v.imag), complex),
-    "range": (range, lambda v: (v.start, v.stop, v.step), range),
-    "slice": (slice, lambda v: (v.start, v.stop, v.step), slice),
-    "datetime": (datetime.datetime, lambda v: _reduced(v), datetime.datetime),
-    "date": (datetime.date, lambda v: _reduced(v), datetime.date),
-    "time": (datetime.time, lambda v: _reduced(v), datetime.time),
+#: Of the standard library: how each is taken apart, and made again, of what.
+_DATA: Mapping[
+    str, tuple[type, Callable[[Any], tuple[Any, ...]], Callable[..., Any], tuple[type, ...]]
+] = {
+    "complex": (complex, lambda v: (v.real, v.imag), complex, (float, float)),
+    "range": (range, lambda v: (v.start, v.stop, v.step), range, (int, int, int)),
+    "slice": (slice, lambda v: (v.start, v.stop, v.step), slice, (object, object, object)),
+    "datetime": (
+        datetime.datetime, lambda v: _reduced(v), datetime.datetime, (bytes, datetime.timezone),
+    ),
+    "date": (datetime.date, lambda v: _reduced(v), datetime.date, (bytes,)),
+    "time": (datetime.time, lambda v: _reduced(v), datetime.time, (bytes, datetime.timezone)),
     "timedelta": (
         datetime.timedelta,
         lambda v: (v.days, v.seconds, v.microseconds),
         datetime.timedelta,
+        (int, int, int),
     ),
-    "timezone": (datetime.timezone, lambda v: v.__getinitargs__(), datetime.timezone),
-    "decimal": (decimal.Decimal, lambda v: (str(v),), decimal.Decimal),
+    "timezone": (
+        datetime.timezone,
+        lambda v: v.__getinitargs__(),
+        datetime.timezone,
+        (datetime.timedelta, str),
+    ),
+    "decimal": (decimal.Decimal, lambda v: (str(v),), decimal.Decimal, (str,)),
     "fraction": (
-        fractions.Fraction, lambda v: (v.numerator, v.denominator), fractions.Fraction,
+        fractions.Fraction, lambda v: (v.numerator, v.denominator), fractions.Fraction, (int, int),
     ),
-    "uuid": (uuid.UUID, lambda v: (str(v),), uuid.UUID),
-    "path": (type(pathlib.Path()), lambda v: (str(v),), pathlib.Path),
-    "pure-path": (pathlib.PurePosixPath, lambda v: (str(v),), pathlib.PurePosixPath),
-    "ordered": (collections.OrderedDict, lambda v: (list(v.items()),), collections.OrderedDict),
-    "counter": (collections.Counter, lambda v: (dict(v),), collections.Counter),
-    "deque": (collections.deque, lambda v: (list(v), v.maxlen), collections.deque),
-    "fault": (errors.Fault, lambda v: (v.path, v.message, _shown(v.value), v.hint), errors.Fault),
-    "defaultdict": (collections.defaultdict, lambda v: (dict(v),), dict),
+    "uuid": (uuid.UUID, lambda v: (str(v),), uuid.UUID, (str,)),
+    "path": (type(pathlib.Path()), lambda v: (str(v),), pathlib.Path, (str,)),
+    "pure-path": (pathlib.PurePosixPath, lambda v: (str(v),), pathlib.PurePosixPath, (str,)),
+    "ordered": (
+        collections.OrderedDict, lambda v: (dict(v),), collections.OrderedDict, (dict,),
+    ),
+    "counter": (collections.Counter, lambda v: (dict(v),), collections.Counter, (dict,)),
+    "deque": (
+        collections.deque,
+        lambda v: (list(v),) if v.maxlen is None else (list(v), v.maxlen),
+        collections.deque,
+        (list, int),
+    ),
+    "fault": (
+        errors.Fault,
+        lambda v: (v.path, v.message, _shown(v.value), v.hint),
+        errors.Fault,
+        (str, str, object, str),
+    ),
+    "defaultdict": (collections.defaultdict, lambda v: (dict(v),), dict, (dict,)),
 }  # fmt: skip
-_KEYS = {kind: key for key, (kind, _, _) in _DATA.items()}
+_KEYS = {kind: key for key, (kind, *_) in _DATA.items()}
 
 
-class Unpassable(Exception):
-    """A value that cannot leave a worker, or that a worker may not send."""
+#: Exceptions that look into their arguments when they are made.
+_LOOKING = (OSError, SyntaxError, UnicodeError)
+#: A fraction of larger numbers takes long to make.
+_MOST_FRACTION_BITS = 1 << 16
 
 
 def passed(value: Any) -> bytes:
@@ -173,7 +200,7 @@ class Unpasser:
     def value(self, data: bytes | bytearray) -> Any:
         """A value from :func:`passed`. Raises Unpassable for what may not be sent."""
         try:
-            return _Reader(_View(data), self._rebuild).load()
+            return read(data, (__name__, _rebuilt.__name__), self._rebuild)
         except Unpassable:
             raise
         except Exception as error:
@@ -195,7 +222,7 @@ class Unpasser:
     def _rebuild(self, *parts: Any) -> Any:
         match parts:
             case ("data", str(key), tuple(args)) if key in _DATA:
-                return _DATA[key][2](*args)
+                return _data(key, args)
             case ("error", str(module), str(name), tuple(args), dict(extra)):
                 return self._error(module, name, args, extra)
             case ("member", str(module), str(name), str(member)):
@@ -213,8 +240,12 @@ class Unpasser:
             kind = getattr(builtins, name, None)
             if not (isinstance(kind, type) and issubclass(kind, Exception)):
                 return None
+            if not _may_look(kind, args):
+                return None
             error = kind(*args)
         elif module == errors.__name__:
+            if not all(map(_is_plain, args)):
+                raise Unpassable(f"a {name} of these may not come out of a worker")
             return self._class(module, name, errors.AxonError)(*args)
         else:
             try:
@@ -222,6 +253,8 @@ class Unpasser:
             except Unpassable:
                 return None
             own: Any = next(cls for cls in kind.__mro__ if cls.__module__ == "builtins")
+            if not _may_look(own, args):
+                return None
             error = own.__new__(kind, *args)  # nothing of the class itself is called
             if not isinstance(error, OSError):
                 error.args = args
@@ -262,6 +295,35 @@ class Unpasser:
         return found if str(getattr(found, "__module__", "")) in _names_of(module) else None
 
 
+def _data(key: str, args: tuple[Any, ...]) -> Any:
+    """Of exactly what it is made of: what its class would do with anything else may run code,
+    or take for ever."""
+    _, _, make, kinds = _DATA[key]
+    fitting = all(kind in (object, type(arg)) for arg, kind in zip(args, kinds, strict=False))
+    if not fitting or len(args) > len(kinds):
+        raise Unpassable(f"it holds a {key} of something else")
+    if key == "fraction" and any(each.bit_length() > _MOST_FRACTION_BITS for each in args):
+        raise Unpassable("it holds a fraction of too large numbers")
+    return make(*args)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a constructor of the standard library or of ours can look into it, and runs
+    nothing of the agent's."""
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return all(map(_is_plain, value))
+    if type(value) is dict:
+        return _is_plain([*value, *value.values()])
+    return type(value) in ATOMS or type(value) is errors.Fault
+
+
+def _may_look(kind: type, args: tuple[Any, ...]) -> bool:
+    """Whether exceptions of a class look into nothing but plain data, or their like in a group."""
+    if issubclass(kind, BaseExceptionGroup):
+        return type(args[-1]) in (list, tuple)
+    return not issubclass(kind, _LOOKING) or all(map(_is_plain, args))
+
+
 def _names_of(module: str) -> Iterable[str]:
     """The names that classes of a module may have as theirs."""
     return (module, "__main__", "axon_config") if module == MAIN else (module,)
@@ -277,42 +339,3 @@ def _field_names(kind: type) -> set[str] | None:
 
 def _lines(text: str) -> str:
     return "\n".join(visible(line) for line in text.splitlines())
-
-
-class _View:
-    """Bytes as a file that is read without a copy of them all."""
-
-    def __init__(self, data: bytes | bytearray) -> None:
-        self._data = data
-        self._left = memoryview(data)
-
-    def read(self, size: int) -> bytes:
-        """The next bytes, fewer at the end."""
-        found, self._left = bytes(self._left[:size]), self._left[size:]
-        return found
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill a buffer, as far as there is something."""
-        size = min(len(buffer), len(self._left))
-        buffer[:size], self._left = self._left[:size], self._left[size:]
-        return size
-
-    def readline(self) -> bytes:
-        """Up to the next end of a line; no pickle of ours has lines."""
-        at = len(self._data) - len(self._left)
-        end = self._data.find(b"\n", at)
-        return self.read((end if end >= 0 else len(self._data)) + 1 - at)
-
-
-class _Reader(pickle.Unpickler):
-    def __init__(self, file: _View, rebuild: Callable[..., Any]) -> None:
-        super().__init__(file)
-        self._rebuild = rebuild
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) != (__name__, "_rebuilt"):
-            raise Unpassable(f"it names {module}.{name}")
-        return self._rebuild
-
-    def persistent_load(self, identity: Any) -> Any:
-        raise Unpassable("it refers to something outside of it")
