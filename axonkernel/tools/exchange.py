@@ -51,9 +51,20 @@ def system_trust() -> ssl.SSLContext:
 
 
 async def exchange(
-    tool: str, url: Url, address: str, sent: Outgoing, *, tls: ssl.SSLContext, cap_bytes: int
+    tool: str,
+    url: Url,
+    address: str,
+    sent: Outgoing,
+    *,
+    tls: ssl.SSLContext,
+    cap_bytes: int,
+    proxy: str = "",
 ) -> Reply:
     """Send a request to ``address``, as the server of ``url`` there.
+
+    Arguments:
+        proxy: the URL of what connects and resolves instead, with its password; then
+            ``address`` is the name.
 
     The name is in the Host header, in the TLS server name, and in the certificate that is
     demanded; the connection goes to the address that was judged.
@@ -74,7 +85,8 @@ async def exchange(
         extensions={"sni_hostname": url.host, "timeout": {"connect": _CONNECT_S}},
     )
     with _failures(tool):
-        async with httpx.AsyncHTTPTransport(verify=tls, trust_env=False) as transport:
+        by = httpx.Proxy(proxy) if proxy else None
+        async with httpx.AsyncHTTPTransport(verify=tls, trust_env=False, proxy=by) as transport:
             response = await transport.handle_async_request(request)
             try:
                 body = _Body(tool, response.headers, cap_bytes)

@@ -2,7 +2,8 @@
 
 The URL that is judged is the one that is fetched, from the address that was judged: a name is
 looked up once for each request, and a private address it leads to is left out unless a rule
-grants that address itself. Where a redirect leads is a new request to the policy.
+grants that address itself; with ``net.proxy`` the proxy looks it up. Where a redirect leads is
+a new request to the policy.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import anyio
 
 from axonkernel.errors import ToolError
+from axonkernel.policy.hosts import literal
 from axonkernel.policy.request import AnyRequest, ConnectRequest, Request, Subject
 from axonkernel.policy.url import Url, parse_url
 from axonkernel.tools.exchange import CannotConnect, Reply, exchange, system_trust
@@ -118,10 +120,11 @@ class Fetcher:
             raise ToolError(NAME, "there was no complete answer in time") from None
 
     async def _exchange(self, kernel: Gate, url: Url, sent: Outgoing) -> Reply:
-        for address in await self._addresses(kernel, url):
+        proxy, cap_bytes = _proxy(kernel, url), output_cap(kernel)
+        for place in [url.host] if proxy else await self._addresses(kernel, url):
             try:
                 return await exchange(
-                    NAME, url, address, sent, tls=self._tls(), cap_bytes=output_cap(kernel)
+                    NAME, url, place, sent, tls=self._tls(), cap_bytes=cap_bytes, proxy=proxy
                 )
             except CannotConnect:
                 continue
@@ -144,6 +147,15 @@ class Fetcher:
             if self._trust is None:
                 self._trust = system_trust()
             return self._trust
+
+
+def _proxy(kernel: Gate, url: Url) -> str:
+    """The proxy by which a granted name is reached, which resolves it; "" for none. In a box
+    that is the box's own affair."""
+    net = kernel.policy.net
+    if net is None or not net.proxy or kernel.is_inside or literal(url.host) is not None:
+        return ""
+    return net.proxy
 
 
 def _connection(kernel: Gate, url: Url, address: str) -> ConnectRequest:

@@ -249,3 +249,46 @@ def test_an_agent_fetches_by_name_through_it(corporate: Boxed, net: Internet, pr
         ("plain.corp:80", 200), ("unknown.corp:80", 403),
     ]  # fmt: skip
     assert {(r.address, r.port) for r in net.seen("packet-tcp")} == {(THREE4, PORT)}
+
+
+APPLICATION = """
+import json, sys
+from axonkernel import AxonError, Kernel
+net, urls, folder = json.loads(sys.argv[1])
+said = []
+with Kernel({"isolation": "none", "net": net}, cwd=folder, audit=folder + "/log") as kernel:
+    for url in urls:
+        try: said.append(kernel.call_sync("http.fetch", url=url)["text"])
+        except AxonError as error: said.append(str(error))
+print(json.dumps(said))
+"""
+
+
+def test_an_application_fetches_by_name_through_it(
+    corporate: Boxed, net: Internet, proxy: Proxy, servers: TlsServers
+) -> None:
+    """http.fetch without a box: names by the proxy alone, addresses straight; what it refuses
+    is an error without its password."""
+    allow = [f"only.corp:{TLS_PORT}", "unknown.corp:443", f"{TWO4}:80"]
+    urls = [f"https://only.corp:{TLS_PORT}/", "https://unknown.corp/", f"http://{TWO4}/there",
+            f"https://other.corp:{TLS_PORT}/"]  # fmt: skip
+    words = json.dumps([{"allow": allow, "proxy": URL}, urls, str(corporate.root)])
+    done = net.run(
+        [sys.executable, "-c", APPLICATION, words],
+        cwd=corporate.project,
+        env={
+            **corporate.env,
+            "PYTHONPATH": str(REPOSITORY),
+            "SSL_CERT_FILE": str(corporate.project / "ca.pem"),
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout)
+    assert answers[0].strip() == "you asked for only.corp" and answers[2] == "GET /there HTTP/1.1"
+    assert "exchange failed" in answers[1] and "denied" in answers[3], answers
+    assert PASSWORD not in done.stdout + done.stderr
+    assert [(each["target"], each["status"]) for each in said(proxy)] == [
+        (f"only.corp:{TLS_PORT}", 200), ("unknown.corp:443", 403),
+    ]  # fmt: skip
+    assert servers.names() == ["only.corp"] and net.seen("dns") == []
+    assert {(r.address, r.port) for r in net.seen("packet-tcp")} == {(THREE4, PORT), (TWO4, 80)}
