@@ -19,6 +19,7 @@ import anyio
 from axonkernel.box import frames
 from axonkernel.box.frames import REPLY
 from axonkernel.errors import AuditError, AxonError, ToolError
+from axonkernel.given import policy_from
 from axonkernel.policy.model import Policy
 from axonkernel.policy.request import AnyRequest, Request
 
@@ -99,9 +100,16 @@ class Answers:
         for policy in policies:
             if not isinstance(policy, Policy):
                 raise ToolError("request", "a policy is wanted")
+            self._opens_nothing(policy)
             if policy not in held:
                 view = view._narrowed(policy, False)
         return view
+
+    def _opens_nothing(self, policy: Policy) -> None:
+        """Files that a policy names would be read here, and their faults told to the worker."""
+        own = {file for each in self._view._base.layers for file in _profiles(each.policy)}
+        if not own.issuperset(_profiles(policy)):
+            raise ToolError("request", "a worker cannot have files of profiles read")
 
     @contextmanager
     def _paused_for(self, view: Kernel, request: Any) -> Iterator[None]:
@@ -187,6 +195,8 @@ class Answers:
     def _do_request(self, request: Any, policy: Any, options: Any, policies: Any) -> Any:
         view = self._narrower(policies)
         strict = bool(options.get("strict"))
+        policy = policy_from(policy, self._core.cwd)
+        self._opens_nothing(policy)
         # Whatever it asks for: what is confined hands nothing to what is not.
         ask = partial(view.request, request, policy, strict=strict, confine="worker")
         return self._on_loop(ask)
@@ -202,6 +212,10 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "spawned": Answers._do_spawned,
     "request": Answers._do_request,
 }
+
+
+def _profiles(policy: Policy) -> tuple[str, ...]:
+    return policy.shell.profiles if policy.shell is not None else ()
 
 
 def _asked(command: Any) -> AnyRequest:

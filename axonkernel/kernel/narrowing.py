@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from axonkernel.kernel.scope import Layer, Scope
-from axonkernel.policy.meet import clamped
+from axonkernel.policy.meet import clamped, taking_away
 from axonkernel.policy.model import Policy
 
 __all__ = ["Narrowings"]
@@ -35,7 +35,7 @@ class Narrowings:
 
     def of(self, scope: Scope, asked: Policy) -> tuple[Scope, tuple[str, ...]]:
         """``scope`` narrowed by a policy, and what that asks for beyond the scope."""
-        completed = self._completed(asked)
+        completed = self._completed(taking_away(asked))
         if completed.shell is not None and completed.shell.profiles:
             return self._made(scope, asked, completed)  # files, which may change
         key = (scope.layers, asked, completed)

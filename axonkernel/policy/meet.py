@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from attrs import fields
+from attrs import evolve, fields
 
 from axonkernel.policy.meets.fs import meet_fs
 from axonkernel.policy.meets.names import meet_env, meet_shell
@@ -36,9 +36,12 @@ from axonkernel.policy.model import (
 from axonkernel.policy.request import STRICTNESS
 from axonkernel.policy.rules.fs import READ, WRITE, FsRules
 
-__all__ = ["clamped", "meet"]
+__all__ = ["clamped", "meet", "taking_away"]
 
 T = TypeVar("T")
+
+#: How a box is made: of two values neither is the narrower one.
+_WAYS = {"box": ("run_as",), "net": ("link", "resolver", "proxy")}
 
 
 def meet(a: Policy, b: Policy) -> Policy:
@@ -126,6 +129,30 @@ def _meet_box(a: BoxPolicy, b: BoxPolicy) -> BoxPolicy:
     )
 
 
+def taking_away(asked: Policy) -> Policy:
+    """A narrowing policy without what says how a box is made.
+
+    As whom it runs, its link, and whom it asks about names is for the base to say, also where it
+    says nothing: a narrowing could widen by it.
+    """
+    for name, ways in _WAYS.items():
+        block = getattr(asked, name)
+        if block is not None:
+            plain = type(block)()
+            block = evolve(block, **{way: getattr(plain, way) for way in ways})
+            asked = evolve(asked, **{name: block})
+    return asked
+
+
+def _ways_beyond(base: Policy, overlay: Policy) -> Iterator[str]:
+    for name, ways in _WAYS.items():
+        asked = getattr(overlay, name)
+        for way in ways if asked is not None else ():
+            known = {getattr(each, way) for each in (type(asked)(), getattr(base, name)) if each}
+            if getattr(asked, way) not in known:  # a proxy's address may have a password in it
+                yield f"{name}.{way}: how a box is made is for the base to say"
+
+
 def clamped(base: Policy, overlay: Policy) -> tuple[str, ...]:
     """What a narrowing policy asks for beyond its base, one line for a reader each."""
     one, two = base.closed(), overlay.closed()
@@ -136,6 +163,7 @@ def clamped(base: Policy, overlay: Policy) -> tuple[str, ...]:
             beyond += (f"{name}.{line}: the base does not grant it" for line in ask(granted, asked))
     if overlay.isolation and _meet_isolation(base, overlay) != overlay.isolation:
         beyond.append(f"isolation {overlay.isolation}: the base is stricter")
+    beyond += _ways_beyond(base, overlay)
     return tuple(beyond)
 
 

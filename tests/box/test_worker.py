@@ -214,6 +214,36 @@ def test_a_worker_that_asks_for_more_gets_no_more(kernel: Kernel, audit: MemoryA
     assert audit.decisions() == ["deny", "deny"]
 
 
+def test_no_file_is_read_out_here_for_a_worker(kernel: Kernel, folder: Path) -> None:
+    """The faults of a file of profiles tell what is in it; a policy without one is fine."""
+    secret = folder / "out" / "secret.json"
+    secret.write_text('{"names": ["cat"], "options": "", "token": "hunter2"}')
+    named = {"shell": {"allow": ["cat"], "profiles": [str(secret)]}}
+    with pytest.raises(PolicyError, match="token"), kernel.narrow(named):  # told to its owner
+        raise AssertionError
+    asked = policy_from(named, str(folder))
+    for what, args in (
+        ("request", (["value", "plain"], named, {}, ())),
+        ("run", (["cat", "a.txt"], {}, (asked,))),
+    ):
+        with pytest.raises(ToolError, match="files of profiles") as told:
+            ask(kernel, "ask", what, args)
+        assert "token" not in str(told.value)
+    plain: Any = (["value", "plain"], {"shell": {"allow": ["cat"]}}, {}, ())
+    assert ask(kernel, "ask", "request", plain) == handlers.VALUES["plain"]
+    secret.unlink()
+
+
+def test_no_request_says_as_whom_a_box_runs(tmp_path: Path) -> None:
+    """Root's boxes run as the owner of what is written, whatever a narrowing asks for."""
+    out = tmp_path / "out"
+    out.mkdir()
+    os.chown(out, 65534, 65534) if os.geteuid() == 0 else None
+    base = {"fs": {"write": [str(out)]}, "shell": {"allow": ["id"]}}
+    with Kernel(base) as kernel, kernel.narrow({"box": {"run_as": "root"}}) as narrowed:
+        assert narrowed.process.run_sync(["id", "-u"]).text == f"{out.stat().st_uid}\n"
+
+
 def test_a_handler_nobody_can_import_is_refused_at_open(folder: Path, audit: MemoryAudit) -> None:
     """The error names the fix; ``confine="mediator"`` is one, and then it runs here."""
     own = define_agent("closure", READING, base=folder)

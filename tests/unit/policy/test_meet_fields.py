@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from attrs import fields
 
-from axonkernel.policy.meet import clamped, meet
+from axonkernel.policy.meet import clamped, meet, taking_away
 from axonkernel.policy.model import (
     BoxPolicy,
     Budget,
@@ -94,3 +94,24 @@ def test_tools_and_tuning_beyond_the_base_are_told() -> None:
         "box.nested_userns true",
     }  # fmt: skip
     assert clamped(base, parse({"wasm": {"trust": "deny", "folders": ["/a"]}})) == ()
+
+
+def test_a_narrowing_has_no_say_in_how_a_box_is_made() -> None:
+    """Nor where the base says nothing; that it tried is told, without the address of a proxy."""
+    ways = {
+        "box": {"run_as": "root", "noexec": True},
+        "net": {
+            "allow": ["a.test:443"],
+            "link": "veth",
+            "resolver": "192.0.2.1",
+            "proxy": "http://u:secret@a.test:80",
+        },
+    }
+    asked, silent = parse(ways), parse({"net": {"allow": ["a.test:443", "b.test:443"]}})
+    met = meet(silent, taking_away(asked))
+    assert met.box.run_as is None and met.box.noexec is True
+    assert met.net == parse({"net": {"allow": ["a.test:443"]}}).net
+    assert meet(parse({}), taking_away(asked)).net == met.net
+    told = "\n".join(clamped(silent, asked))
+    assert all(way in told for way in ("run_as", "link", "resolver", "proxy"))
+    assert "secret" not in told and clamped(asked, asked) == ()
