@@ -92,7 +92,7 @@ def test_127_for_what_is_not_there(box: Boxed, name: str) -> None:
 def test_125_when_the_box_cannot_be_made(box: Boxed) -> None:
     """A field that nothing holds; the command did not run."""
     policy = box.root / "p.toml"
-    policy.write_text('[fs]\nread = ["/"]\n[net]\nallow = []\nlisten = [8080]\n')
+    policy.write_text('[fs]\nread = ["/"]\n[net]\nallow = []\nlisten = [8080]\nlink = "veth"\n')
     run = box.exec("--policy", str(policy), command=["/usr/bin/touch", "out/ran"])
     assert run.code == 125 and run.err
     assert not (box.project / "out/ran").exists()
