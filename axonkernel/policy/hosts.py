@@ -24,12 +24,12 @@ __all__ = [
     "needs_own_entry",
     "network_needs_own_entry",
     "number_is_private",
+    "number_is_public",
     "parse_ipv6",
     "private_networks",
     "public_networks",
     "unwrap",
     "unwrap_network",
-    "wrapping_networks",
 ]
 
 Address = IPv4Address | IPv6Address
@@ -91,6 +91,8 @@ _OWN_WRAPPED = tuple(
     for base, shift, length in ((_NAT64 << 32, 0, 96), (0x2002 << 112, 80, 16))
 )
 _LOW_32 = (1 << 32) - 1
+#: All of IPv6 that is given to anybody begins with these three bits: 2000::/3.
+_GIVEN = 1
 
 
 def _spans(networks: tuple[Network, ...], version: int) -> tuple[tuple[int, int], ...]:
@@ -110,7 +112,7 @@ def private_networks() -> tuple[Network, ...]:
 
 def public_networks() -> tuple[Network, ...]:
     """The networks of the public internet, as they are written on the wire: none that wraps
-    IPv4 addresses is among them. All of IPv6 that is given to anybody begins with 2 or 3."""
+    IPv4 addresses is among them."""
     parts: list[Network] = [IPv4Network("0.0.0.0/0"), IPv6Network("2000::/3")]
     for hole in (*_PRIVATE, *_WRAPPING):
         parts = [piece for part in parts for piece in _less(part, hole)]
@@ -123,11 +125,6 @@ def bases(name: str) -> Iterator[str]:
     while at:
         yield name[at:]
         at = name.find(".", at) + 1
-
-
-def wrapping_networks() -> tuple[IPv6Network, ...]:
-    """The IPv6 networks that no address is looked up in, since it comes out as IPv4."""
-    return _WRAPPING
 
 
 def unwrap_network(network: Network) -> Network:
@@ -220,6 +217,16 @@ def number_is_private(number: Number) -> bool:
     Private, loopback, link-local, shared, documentation, multicast, reserved, metadata.
     """
     return _within(_PRIVATE_SPANS[number[0]], number[1])
+
+
+def number_is_public(number: Number) -> bool:
+    """True for the :func:`address_number` of what is on the public internet.
+
+    What is neither public nor private is an IPv6 address that nobody has been given, as those of
+    overlay networks and of translators: no word grants it, and no name.
+    """
+    given = number[0] == 4 or number[1] >> 125 == _GIVEN
+    return given and not number_is_private(number)
 
 
 def needs_own_entry(number: Number) -> bool:

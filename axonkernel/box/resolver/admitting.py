@@ -11,7 +11,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 from axonkernel.box.model import NetPlan
 from axonkernel.box.resolver.spans import Span, less, meet, parse
-from axonkernel.policy.hosts import Address, number_is_private, unwrap
+from axonkernel.policy.hosts import Address, number_is_public, unwrap
 from axonkernel.typed import NamedTuple
 
 __all__ = ["Admission", "Verdict"]
@@ -72,7 +72,7 @@ class Admission:
         literal = {*self._allow.about(address)}
         if meet(_EVERYTHING if self._open else literal, denied_by_name):
             return Verdict(False)
-        if number_is_private((inner.version, int(inner))) and not self._open:
+        if not number_is_public((inner.version, int(inner))) and not self._open:
             return Verdict(any(True for _ in less(literal, denied)))
         left = tuple(less(spans, denied))
         return Verdict(bool(left), () if self._open else left)

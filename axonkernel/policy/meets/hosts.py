@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network, summarize_address_range
+from ipaddress import ip_address, ip_network
 
 from attrs import evolve
 
@@ -19,8 +19,9 @@ from axonkernel.policy.hosts import (
     needs_own_entry,
     network_needs_own_entry,
     number_is_private,
+    number_is_public,
     private_networks,
-    wrapping_networks,
+    public_networks,
 )
 from axonkernel.policy.match import Destination
 
@@ -103,10 +104,9 @@ def _speaks_of(entry: Destination, address: str, covering: bool) -> bool:
         network = _network(entry.host)
         inside = ip_address(address) in network
         return inside and (not own or network_needs_own_entry(network))
-    private = number_is_private(number)
-    return (entry.kind == "private" and private and not own) or (
-        entry.kind == "public" and not private
-    )
+    if entry.kind == "private":
+        return number_is_private(number) and not own
+    return entry.kind == "public" and number_is_public(number)
 
 
 def _networks(a: Destination, b: Destination, covering: bool) -> Iterator[Destination]:
@@ -154,28 +154,6 @@ def _network(text: str) -> Network:
 @lru_cache(maxsize=4)
 def _class_of(version: int, kind: str) -> tuple[Network, ...]:
     """The networks of all ``public`` or ``private`` addresses, in their order."""
-    if kind == "public":
-        return _public(version)
-    own = (each for each in private_networks() if each.version == version)
+    networks = public_networks() if kind == "public" else private_networks()
+    own = (each for each in networks if each.version == version)
     return tuple(sorted(own, key=lambda each: int(each.network_address)))
-
-
-def _public(version: int) -> tuple[Network, ...]:
-    """What is neither private nor IPv4 in disguise, as networks."""
-    found: list[Network] = []
-    at, last = 0, (1 << (32 if version == 4 else 128)) - 1
-    others = (*private_networks(), *wrapping_networks())
-    taken = [each for each in others if each.version == version]
-    for network in sorted(taken, key=lambda each: int(each.network_address)):
-        found += _between(version, at, int(network.network_address) - 1)
-        at = max(at, int(network.broadcast_address) + 1)
-    return (*found, *_between(version, at, last))
-
-
-def _between(version: int, first: int, last: int) -> Iterator[Network]:
-    if first > last:
-        return
-    if version == 4:
-        yield from summarize_address_range(IPv4Address(first), IPv4Address(last))
-    else:
-        yield from summarize_address_range(IPv6Address(first), IPv6Address(last))

@@ -17,6 +17,7 @@ from axonkernel.policy.hosts import (
     needs_own_entry,
     network_needs_own_entry,
     number_is_private,
+    number_is_public,
     parse_ipv6,
     unwrap,
 )
@@ -111,7 +112,7 @@ class HostTable:
         """What speaks of an address: itself, a network, or its class."""
         found = self._own(ip) + _in_networks(self._networks, ip)
         if self._words:
-            word = "private" if number_is_private(ip) else "public"
+            word = "private" if number_is_private(ip) else "public" if number_is_public(ip) else ""
             if ports := self._words.get(word):
                 found.append(ports)
         return found
@@ -171,7 +172,7 @@ class NetRules:
         if denied := self._deny.covering(address, port, protocol):
             return Decision("deny", "net.host", min(denied).path, self._layer, subject)
         ip = address[1]
-        if ip is not None and not number_is_private(ip):
+        if ip is not None and number_is_public(ip):
             return None
         if self._granted(address, port, protocol):
             return None
@@ -189,7 +190,7 @@ class NetRules:
 
     def _uncovered(self, target: Target, subject: str) -> Decision:
         ip = target[1]
-        code = "net.private" if ip is not None and number_is_private(ip) else "net.host"
+        code = "net.host" if ip is None or number_is_public(ip) else "net.private"
         if self._absent:
             return Decision("deny", code, "$.default", "default", subject, self._absent)
         return Decision("deny", code, "$.net.allow", self._layer, subject, "no entry covers it")

@@ -199,6 +199,8 @@ SPANS_443 = (tcp(443),)
         ("2002:7f00:1::", False, False),
         ("2002:2d5a:a01::1", True, True),
         ("2001:0:1:2:3:4:5:6", False, False),
+        ("::ffff:0:a00:9", False, False),
+        ("200::5", False, False),
         ("45.90.11.1", False, False),
         ("45.90.12.1", True, True),
         ("64:ff9b::2d5a:b01", False, False),

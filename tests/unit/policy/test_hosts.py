@@ -10,6 +10,7 @@ from axonkernel.policy.hosts import (
     literal,
     needs_own_entry,
     number_is_private,
+    number_is_public,
 )
 
 
@@ -114,7 +115,19 @@ def test_private_addresses(text: str) -> None:
 @pytest.mark.parametrize("text", ["8.8.8.8", "1.1.1.1", "172.32.0.1", "2606:4700::1", "11.0.0.1"])
 def test_public_addresses(text: str) -> None:
     """The neighbours of private networks are public."""
-    assert not is_private(text)
+    assert not is_private(text) and is_public(text)
+
+
+@pytest.mark.parametrize("text", ["200::5", "::ffff:0:10.0.0.5", "4000::1", "64:ff9a::1"])
+def test_what_nobody_was_given_is_neither(text: str) -> None:
+    """Overlay networks (200::/7), IPv4 behind a translator (RFC 2765), what is kept back."""
+    assert not is_private(text) and not is_public(text)
+
+
+def is_public(text: str) -> bool:
+    number = address_number(canonical_host(text))
+    assert number is not None
+    return number_is_public(number)
 
 
 @pytest.mark.parametrize(
