@@ -75,7 +75,8 @@ class Judge:
         """
         decision = self._decide(request, spellings)
         asked = request_fields(request)
-        self._count(asked)
+        if not self.may_record(asked):
+            raise AuditError("one run may not record more")
         identity = self._audit.record(
             "decision",
             source="broker",
@@ -104,12 +105,15 @@ class Judge:
         with self._while_asking():
             return self._asker.ask_sync(question)
 
-    def _count(self, asked: Mapping[str, Any]) -> None:
-        """Deny, by AuditError, what would fill the disk of the supervisor with records."""
+    def may_record(self, said: Any) -> bool:
+        """Whether one more record does not fill the disk of the supervisor.
+
+        Arguments:
+            said: JSON data in it that comes from the box.
+        """
         with self._lock:
-            self._left_bytes -= _RECORD_BYTES + len(json.dumps(asked))
-            if self._left_bytes < 0:
-                raise AuditError("one run may not record more")
+            self._left_bytes -= _RECORD_BYTES + len(json.dumps(said))
+            return self._left_bytes >= 0
 
     def allows(self, program: Program, subcommand: str) -> bool:
         """Whether no rule about its words keeps a program from a subcommand that nobody asked

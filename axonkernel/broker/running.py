@@ -63,6 +63,9 @@ class Runner:
         """Nothing ran; why is for the operator. Raises PolicyDenied, which is an answer."""
         if isinstance(error, PolicyDenied):
             raise error
+        told = Refused(LOST, f"no box could be made for the program. {DID_NOT_RUN}")
+        if not self._judge.may_record(str(error)):
+            return told
         self._audit.record(
             "process.failed",
             source="broker",
@@ -71,7 +74,7 @@ class Runner:
             error=type(error).__name__,
             message=str(error),
         )
-        return Refused(LOST, f"no box could be made for the program. {DID_NOT_RUN}")
+        return told
 
     def _drops(self, plan: BoxPlan, identity: str) -> Drops:
         """What takes the refusals of the box of one call."""

@@ -31,6 +31,10 @@ __all__ = ["Answers"]
 
 #: Calls of one worker that are looked at together.
 _MOST_ASKING = 64
+#: Records that the calls of one worker may leave, what one takes beside what was said, and how
+#: much of that a record keeps.
+MOST_RECORDED_BYTES = 64 * 1024 * 1024
+_RECORD_BYTES, _MOST_KEPT_BYTES = 1024, 64 * 1024
 _RECORDS = frozenset({"narrowing.clamped"})
 
 
@@ -56,10 +60,19 @@ class Answers:
         self._stopping: list[Callable[[], None]] = []
         self._spawned: dict[int, Spawned] = {}
         self._over = False
+        self._left_bytes = MOST_RECORDED_BYTES
 
-    def take(self, number: int, what: str, args: tuple[Any, ...]) -> None:
-        """Start to answer. Raises KeyError where there is no such question."""
+    def take(self, number: int, what: str, args: tuple[Any, ...], size_bytes: int) -> None:
+        """Start to answer. Raises KeyError where there is no such question.
+
+        Arguments:
+            size_bytes: of the question as it came.
+        """
         answer = _ANSWERS[what]
+        self._left_bytes -= _RECORD_BYTES + min(size_bytes, _MOST_KEPT_BYTES)
+        if self._left_bytes < 0:
+            self._reply(number, False, AuditError("one request may not record more"))
+            return
         if not self._slots.acquire(blocking=False):
             self._reply(number, False, ToolError("request", "too many calls at once"))
             return

@@ -228,9 +228,12 @@ class Job:
         if self._answers is None:
             self._answers = Answers(self._view, ends.frames)
         try:
-            number, what, args = self._workers.unpasser.value(body)
-            self._answers.take(int(number), what, tuple(args))
-        except (Unpassable, TypeError, ValueError, KeyError):
+            match self._workers.unpasser.value(body):
+                case (int(number), str(what), tuple(args)):
+                    self._answers.take(number, what, args, len(body))
+                case _:
+                    raise Unpassable("it is no question")
+        except (Unpassable, KeyError):
             self._break(ends, "it broke the protocol")
 
     def _break(self, ends: Ends, why: str) -> None:

@@ -214,6 +214,20 @@ def test_a_worker_that_asks_for_more_gets_no_more(kernel: Kernel, audit: MemoryA
     assert audit.decisions() == ["deny", "deny"]
 
 
+def test_a_worker_cannot_fill_the_disk(
+    kernel: Kernel, audit: MemoryAudit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond a number of bytes of one request its calls are denied, and leave no record."""
+    from axonkernel import AuditError
+
+    monkeypatch.setattr("axonkernel.kernel.answers.MOST_RECORDED_BYTES", 3000)
+    few, many = 10, 4000
+    ask(kernel, "ask", "record", ("narrowing.clamped", {"lines": ["x" * few]}))
+    with pytest.raises(AuditError, match="may not record more"):
+        ask(kernel, "ask", "record", ("narrowing.clamped", {"lines": ["x" * many]}))
+    assert [each["lines"] for each in audit.records if "lines" in each] == [["x" * few]]
+
+
 def test_no_file_is_read_out_here_for_a_worker(kernel: Kernel, folder: Path) -> None:
     """The faults of a file of profiles tell what is in it; a policy without one is fine."""
     secret = folder / "out" / "secret.json"

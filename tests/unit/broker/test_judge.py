@@ -10,6 +10,7 @@ import pytest
 
 from axonkernel.broker import judge as judging
 from axonkernel.broker.judge import Judge
+from axonkernel.broker.running import Runner
 from axonkernel.errors import AuditError, EscalationDenied, PolicyDenied
 from axonkernel.escalation import Answer, Broker, Callback, Question
 from axonkernel.policy.decide import Stack, compile
@@ -106,6 +107,17 @@ def test_calls_cannot_fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AuditError):
         ask(judge, "status")
     assert len(audit.records) == 2
+
+
+def test_calls_that_fail_cannot_fill_it_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy of nonsense costs its sender nothing: the caller is told, the log is not."""
+    from axonkernel.errors import BoxError
+
+    monkeypatch.setattr(judging, "MOST_RECORDED_BYTES", 3000)
+    audit = MemoryAudit()
+    runner = Runner(None, made(audit, lambda question: True, Clock()), audit, "agent")  # type: ignore[arg-type]
+    told = [runner.failed("", BoxError("plan", "x" * 300)) for _ in range(4)]
+    assert len(audit.records) == 2 and {each.code for each in told} == {125}
 
 
 def test_parts_of_a_call_are_asked_about_by_words_alone() -> None:
