@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["posture_of"]
 
+_LISTEN = "for one program of process.spawn at a time; those of process.run have no ports"
+
 _WALLED = ("fs", "net", "env", "shell", "limits")
 _CONFINABLE = ("fs", "net", "env", "shell")
 _BOTH = "programs: a box for each call; tools and handlers in this process: the mediator"
@@ -24,6 +26,7 @@ _CONFINED = (
 
 def posture_of(policy: Policy, *, inside: bool) -> tuple[PostureField, ...]:
     """The rows for ``policy``. Nothing is claimed for this process beyond the mediator."""
+    from axonkernel.box.model import PostureField
     from axonkernel.box.posture import bare, mediated
 
     rows = mediated(policy)
@@ -39,9 +42,12 @@ def posture_of(policy: Policy, *, inside: bool) -> tuple[PostureField, ...]:
             else row
             for row in rows
         )
-    return tuple(
+    walled = tuple(
         row._replace(by="mediator", note=_BOTH)
         if row.field in _WALLED and row.state == "mediator only"
         else row
         for row in rows
     )
+    if policy.net is None or not policy.net.listen:
+        return walled
+    return (*walled, PostureField("net.listen", "enforced", "a box for each call", _LISTEN))

@@ -101,6 +101,9 @@ class Processes:
     ) -> Spawned:
         """Start a program that goes on while the caller does; it ends with the kernel.
 
+        The ports of ``net.listen`` lead to it, not to the programs of :meth:`run`. While they
+        lead to one, a second that is started cannot have them and ends with BoxError.
+
         Raises as :meth:`run` does; ``shell.spawn`` must allow one more.
         """
         with tool_span("process.spawn"):
@@ -187,7 +190,7 @@ class Processes:
         confined |= needs_confining(policy, core.policy, inside=core.inside)
         guarded = sys.platform == "linux" and not boxed and (confined or has_to_end(policy))
         return Place(
-            policy,
+            policy if plan.request.spawn else _without_ports(policy),
             core.launcher() if boxed else None,
             core.environ,
             # Children look for programs where the judged name was looked for.
@@ -272,6 +275,14 @@ class Processes:
         if refused is not None:
             raise ToolError("process.spawn", refused.error_text.strip())
         return Spawned(call, self._core.closing)
+
+
+def _without_ports(policy: Policy) -> Policy:
+    """``policy`` for a program that runs to its end: several do at once, and a port of the host
+    leads to one box."""
+    if policy.net is None or not policy.net.listen:
+        return policy
+    return evolve(policy, net=evolve(policy.net, listen=()))
 
 
 def _terms(core: Core, scope: Scope, start: Start, place: Place) -> Terms:
