@@ -27,7 +27,6 @@ CLOSED: dict[str, Any] = {
 }
 UNBUILT: dict[str, dict[str, Any]] = {
     "net.proxy": {"net": {"allow": [], "proxy": "https://45.90.10.1:3128"}},
-    "net.listen": {"net": {"allow": [], "listen": [8080]}},
     "box.noexec": {"box": {"noexec": True}, "fs": {"write": ["/", "./out"]}},
 }
 fields = pytest.mark.parametrize("field", UNBUILT)
@@ -135,20 +134,24 @@ def test_strict_names_every_open_block_at_once(box: Boxed) -> None:
 
 def test_strict_refuses_a_field_that_nothing_holds(box: Boxed) -> None:
     """No more is promised than under auto."""
-    run = through_exec(box, {**CLOSED, **UNBUILT["net.listen"], "isolation": "strict"})
-    assert run.code == 125 and "net.listen" in run.err and not ran(box)
+    run = through_exec(box, {**CLOSED, **UNBUILT["net.proxy"], "isolation": "strict"})
+    assert run.code == 125 and "net.proxy" in run.err and not ran(box)
 
 
 def test_exec_does_not_claim_the_mediator(box: Boxed) -> None:
-    """No mediator judges a boxed command: words, approvals and tools are unenforced there, and
-    what nobody wrote down is not named at all."""
+    """No mediator judges a boxed command: tools are unenforced there, words and approvals of a
+    program are held only by what stands in its place, and what nobody wrote down is not named
+    at all."""
     judged = {
         "shell": {"allow": ["touch"], "args": {"touch": {"escalate": ["-d *"]}}},
         "tools": {"mail": "escalate"},
     }
-    found = states(through_exec(box, {**CLOSED, **judged}))
-    assert {found[name] for name in ("shell.args", "escalation", "tools")} == {"unenforced"}
-    assert "mediator only" not in found.values()
+    run = through_exec(box, {**CLOSED, **judged})
+    rows = {row["field"]: row for row in run.status["posture"]}
+    assert rows["tools"]["state"] == "unenforced"
+    assert rows["shell.args"]["state"] == "enforced" and "broker" in rows["shell.args"]["by"]
+    assert rows["escalation"]["state"] == "unenforced"
+    assert "mediator only" not in {row["state"] for row in rows.values()}
     plain = states(through_exec(box, CLOSED))
     assert not {"shell.args", "shell.hazard", "shell.raw", "escalation", "tools"} & set(plain)
 
