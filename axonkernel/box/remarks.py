@@ -22,8 +22,10 @@ def remarks(result: BoxResult) -> Iterator[str]:
     if result.reason == "keeper":
         why = next((text for what, text in result.kept if what == "keeper.ended"), "killed")
         yield f"{KEEPER_GONE} ({visible(why)})"
-    if refused := refusals(result.denied):
+    if refused := refusals(each for each in result.denied if not _by_relay(each)):
         yield f"refused, as net.allow does not grant it: {refused}"
+    if refused := refusals(filter(_by_relay, result.denied)):
+        yield f"refused on the way to a granted name: {refused}"
     made = [path for what, path in result.kept if what == "name.made"]
     if made:
         yield f"new since the start, and run or obeyed outside: {_listed(made)}"
@@ -59,6 +61,10 @@ _OF_RELAY = {
 }
 
 
+def _by_relay(refusal: Refusal) -> bool:
+    return refusal.protocol in _OF_RELAY or refusal.protocol.startswith("proxy-")
+
+
 def _of_relay(refusal: Refusal) -> str:
     host = refusal.name or refusal.address
     place = f"{host}:{refusal.port}"
@@ -72,10 +78,10 @@ def _refused(refusal: Refusal) -> str:
     """As ``net.allow`` spells it, with the name that led there."""
     if refusal.protocol.startswith("dns"):
         if refusal.address:
-            return f"the address {refusal.address} of {refusal.name}"
+            return f"the address {refusal.address} of {refusal.name} (private or denied)"
         kind = refusal.protocol.partition("/")[2]
         return f"the name {refusal.name}" + (f" ({kind})" if kind else "")
-    if refusal.protocol in _OF_RELAY or refusal.protocol.startswith("proxy-"):
+    if _by_relay(refusal):
         return _of_relay(refusal)
     host = f"[{refusal.address}]" if ":" in refusal.address else refusal.address
     protocol = "" if refusal.protocol == "tcp" else f"/{refusal.protocol}"

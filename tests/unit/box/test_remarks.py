@@ -27,5 +27,13 @@ def test_refusals_are_told_as_a_policy_writes_them() -> None:
     (line,) = remarks(BoxResult(0, denied=denied))
     assert line.partition(": ")[2] == (
         "192.0.2.1:443 (a.test), [2001:db8::1]:53/udp, the name b.test, the name c.test (TXT), "
-        "the address 10.0.0.1 of d.test"
+        "the address 10.0.0.1 of d.test (private or denied)"
     )
+
+
+def test_what_the_relay_refuses_is_not_said_to_be_ungranted() -> None:
+    """A granted name that the proxy or the TLS check refused has a line of its own."""
+    proxied = Refusal("", "proxy-403", 443, "granted.test")
+    ungranted, relayed = remarks(BoxResult(0, denied=(proxied, Refusal("192.0.2.1", "tcp", 443))))
+    assert ungranted == "refused, as net.allow does not grant it: 192.0.2.1:443"
+    assert relayed.endswith("granted name: granted.test:443 by net.proxy, with status 403")
