@@ -197,6 +197,8 @@ def _kind(path: str) -> Kind:
     kinds: dict[str, Kind] = {".py": "python", ".toml": "toml", ".json": "json"}
     suffix = os.path.splitext(path)[1]
     if suffix not in kinds:
+        if not os.path.lexists(path):
+            raise _unreadable(path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
         raise _fault(path, "unknown kind of file", "name it NAME.toml, NAME.json or NAME.py")
     return kinds[suffix]
 

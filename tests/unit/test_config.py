@@ -261,6 +261,13 @@ def test_broken_text_is_one_clear_fault(
         load(str(path), profiles=())
 
 
+def test_a_file_that_is_not_there_is_told_as_such(project: Path) -> None:
+    """Whatever its name ends in, and with what writes one."""
+    for name in ("absent.toml", "absent"):
+        with pytest.raises(PolicyError, match=r"(?s)No such file.*axonkernel init"):
+            load(str(project / name), profiles=())
+
+
 def test_a_byte_order_mark_is_accepted() -> None:
     """Editors on other systems write one."""
     assert read_data(b'\xef\xbb\xbf{"a": 1}', "json", "p") == {"a": 1}
