@@ -225,8 +225,8 @@ class Broker:
         sys.stderr.write(
             f"axonkernel: waiting {self._timeout_s:g} s for an answer to: "
             f"{visible(question.action)[:_SHOWN_CHARACTERS]}; nobody can be asked here "
-            "(no terminal); answer with kernel.broker.answer, "
-            'or escalation.headless = "deny" says no at once\n'
+            '(no terminal); escalation.headless = "deny" says no at once, '
+            "and a program answers with kernel.broker.answer\n"
         )
         sys.stderr.flush()
 
