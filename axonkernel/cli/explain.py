@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
         named = _named(loaded, request, explanation)
         notes = (*notes, *named, *_own_to_the_box(request, explanation))
     if args.json:
-        say_json({**explanation.as_dict(), "notes": notes})
+        say_json({"source": loaded.source, **explanation.as_dict(), "notes": notes})
     else:
         say(_lines(loaded, explanation, notes))
     return _EXIT_CODES[explanation.decision.verdict]
