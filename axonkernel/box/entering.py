@@ -6,6 +6,7 @@ import os
 import time
 from importlib import import_module
 
+from axonkernel.box.hosts_own import own_addresses
 from axonkernel.box.linux import (
     CLONE_NEWNET,
     CLONE_NEWUSER,
@@ -64,6 +65,7 @@ def wall_network(init: int, plan: NetPlan) -> None:
 
     This process, which has one thread, stays there. Raises BoxError or OSError.
     """
+    own = own_addresses() if plan.link == "pasta" else ()
     network = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     owner = owning_user_namespace(network)
     set_namespace(owner, CLONE_NEWUSER)
@@ -73,7 +75,7 @@ def wall_network(init: int, plan: NetPlan) -> None:
     _wait_for_uid()
     from axonkernel.box import nft
 
-    nft.load(nft.ruleset(plan))
+    nft.load(nft.ruleset(plan, own))
 
 
 def _wait_for_uid() -> None:

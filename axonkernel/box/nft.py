@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import _socket  # see channel.py
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from axonkernel.box import capabilities, redirected
 from axonkernel.box.intervals import bare, disjoint, family
@@ -67,21 +67,28 @@ _PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "ipv6-icmp", "132": "s
 # -- the value --------------------------------------------------------------------------
 
 
-def ruleset(net: NetPlan) -> Json:
+def ruleset(net: NetPlan, own: Sequence[str] = ()) -> Json:
     """The filter of a box: everything is refused but what ``net`` allows.
 
     Sets, per family (``4`` and ``6``): ``net`` and ``deny`` hold the literal destinations of
     the plan, ``ask`` those that a person is asked about first, ``allow`` is empty and for the
     warden (with timeouts), ``refused`` collects what was refused. ``create`` makes a second
     load fail rather than double the rules.
+
+    Arguments:
+        own: addresses and networks of the host itself, where the link reaches it: a name, word
+            or network that covers one is not enough, an entry has to name it alone.
     """
+    if net.open:
+        own = ()
     commands: list[Json] = [{"create": {"table": {"family": "inet", "name": TABLE}}}]
     commands += _sets(net)
+    commands += _own_sets(net, own)
     commands.append({"add": {"chain": {**_OWNER, "name": "refuse"}}})
     commands += [_base_chain(hook) for hook in ("input", "output", "forward")]
     commands += _redirection(net)
     commands += [_rule("input", *expr) for expr in _input_rules(net)]
-    commands += [_rule("output", *expr) for expr in _output_rules(net)]
+    commands += [_rule("output", *expr) for expr in _output_rules(net, own)]
     commands += [_rule("refuse", *expr) for expr in _refuse_rules(net)]
     return {"nftables": commands}
 
@@ -164,7 +171,7 @@ def _input_rules(net: NetPlan) -> Iterator[tuple[Json, ...]]:
         yield NEIGHBOURS, ACCEPT
 
 
-def _output_rules(net: NetPlan) -> Iterator[tuple[Json, ...]]:
+def _output_rules(net: NetPlan, own: Sequence[str]) -> Iterator[tuple[Json, ...]]:
     yield match(meta("oifname"), "lo"), ACCEPT
     if net.relayed:
         yield redirected.REDIRECTED, ACCEPT
@@ -172,6 +179,7 @@ def _output_rules(net: NetPlan) -> Iterator[tuple[Json, ...]]:
     # names never got that far.
     yield KNOWN, ACCEPT
     yield from _lookups("deny", net.deny, _REFUSE)
+    yield from _own_rules(net, own)
     if net.link != "none":
         yield NEIGHBOURS, ACCEPT
         yield from ((chatter, DROP) for chatter in _CHATTER)
@@ -188,6 +196,30 @@ def _output_rules(net: NetPlan) -> Iterator[tuple[Json, ...]]:
         return
     yield from _lookups("net", net.allow, ACCEPT)
     yield (_REFUSE,)
+
+
+def _own_sets(net: NetPlan, own: Sequence[str]) -> Iterator[Json]:
+    for digit, _, kind in _FAMILIES:
+        if elements := bare([(address, "", "") for address in own], digit):
+            yield _set(f"own{digit}", kind, flags=["interval"], elem=elements)
+            if lone := disjoint(_lone(net), digit):
+                key = [kind, "inet_proto", "inet_service"]
+                yield _set(f"lone{digit}", key, flags=["interval"], elem=lone)
+
+
+def _own_rules(net: NetPlan, own: Sequence[str]) -> Iterator[tuple[Json, ...]]:
+    """The host is refused before anything that grants more than one address."""
+    for digit, ip, _ in _FAMILIES:
+        if any(family(address) == digit for address in own):
+            here = match(payload(ip, "daddr"), f"@own{digit}")
+            lone = any(family(address) == digit for address, _, _ in _lone(net))
+            others = (match(destination(ip), f"@lone{digit}", "!="),) if lone else ()
+            yield here, *others, _REFUSE
+
+
+def _lone(net: NetPlan) -> tuple[_Triple, ...]:
+    """What is granted, or asked about, as one address."""
+    return tuple(triple for triple in (*net.allow, *_held(net)) if "/" not in triple[0])
 
 
 def _held(net: NetPlan) -> tuple[_Triple, ...]:
