@@ -312,15 +312,14 @@ class Kernel:
         returns cannot leave a worker; PolicyError for a handler that a worker cannot import;
         IsolationUnavailable for what nothing can hold here; LimitExceeded.
         """
-        if self._handler is None:
-            raise ToolError("request", "this kernel has no handler")
+        handler = self._demand_handler()
         view = self if policy is None else self._narrowed(policy, strict)
         if (job := await view._job(request, confine)) is not None:
             return await job.run_async()
         with entered(self._core, view._scope()):
-            if inspect.iscoroutinefunction(self._handler):
-                return await self._handler(view, request)
-            call = partial(self._handler, view, request)
+            if inspect.iscoroutinefunction(handler):
+                return await handler(view, request)
+            call = partial(handler, view, request)
             result = await anyio.to_thread.run_sync(call)
             return await result if inspect.isawaitable(result) else result
 
@@ -352,9 +351,15 @@ class Kernel:
         The first row, ``request``, says by which road: ``namespaces``, ``landlock`` or
         ``mediator``. Raises as :meth:`request` does for what nothing can hold here.
         """
+        self._demand_handler()
         view = self if policy is None else self._narrowed(policy, False)
         road = view._road(confine)
         return view.posture() if road is None else road.posture
+
+    def _demand_handler(self) -> Handler:
+        if self._handler is None:
+            raise ToolError("request", "this kernel has no handler: Kernel(policy, handler=...)")
+        return self._handler
 
     def _road(self, confine: Confine | None) -> Road | None:
         workers = self._core.workers

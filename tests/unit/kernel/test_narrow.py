@@ -212,3 +212,17 @@ def test_a_machine_profile_is_a_ceiling(make: Make) -> None:
     assert kernel.check(Request.process(["pwd"])).verdict == "allow"
     decision = kernel.check(Request.process(["ls"]))
     assert (decision.verdict, decision.layer) == ("deny", "profile")
+
+
+def test_without_a_handler_a_request_and_its_posture_say_so() -> None:
+    """Both with what brings one; a kernel that has one answers."""
+    policy = {"fs": {"read": ["/"]}}
+    less = {"fs": {"read": []}}
+    with Kernel(policy, audit=MemoryAudit()) as kernel:
+        for asked in (lambda: kernel.request_sync(1, less), lambda: kernel.request_posture(less)):
+            with pytest.raises(ToolError, match=r"no handler: Kernel\(policy, handler=...\)"):
+                asked()
+    echo = Kernel(policy, handler=lambda _, said: said, confine="mediator", audit=MemoryAudit())
+    with echo as kernel:
+        assert kernel.request_sync(1, less) == 1
+        assert kernel.request_posture(less)[0].field == "request"
