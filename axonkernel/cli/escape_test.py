@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     tested = escape_test(layers, source=source, progress=_progress)
     _progress("")
     if args.json:
-        say_json({"policy": source, **tested.as_data()})
+        say_json({"source": source, **tested.as_data()})
     else:
         style = Style(sys.stdout)
         say(_head(tested, source))

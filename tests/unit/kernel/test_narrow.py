@@ -217,7 +217,7 @@ def test_a_machine_profile_is_a_ceiling(make: Make) -> None:
 def test_without_a_handler_a_request_and_its_posture_say_so() -> None:
     """Both with what brings one; a kernel that has one answers."""
     policy = {"fs": {"read": ["/"]}}
-    less = {"fs": {"read": []}}
+    less: dict[str, Any] = {"fs": {"read": []}}
     with Kernel(policy, audit=MemoryAudit()) as kernel:
         for asked in (lambda: kernel.request_sync(1, less), lambda: kernel.request_posture(less)):
             with pytest.raises(ToolError, match=r"no handler: Kernel\(policy, handler=...\)"):
