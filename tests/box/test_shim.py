@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -134,7 +135,7 @@ def test_a_denial_is_one_line_and_126(shimmed: Shimmed, tmp_path: Path) -> None:
 def test_closed_descriptors_are_the_null_device(shimmed: Shimmed, closed: tuple[int, ...]) -> None:
     """A call without some of its descriptors gets through, and only those are /dev/null."""
     closes = " ".join(f"{fd}>&-" for fd in closed)
-    look = f'{sys.executable} -c "{LOOK}"'
+    look = f'{shlex.quote(sys.executable)} -c "{LOOK}"'
     run = shimmed.run(["sh", "-c", f"exec {shimmed.bin}/prog {look} {closes}"], input=b"")
     assert run.returncode == 9, run
     seen = (shimmed.work / "seen").read_text().splitlines()
@@ -172,7 +173,8 @@ def test_bytes_through_input_and_output(shimmed: Shimmed, size: int) -> None:
     """What goes in comes out, all of it and unchanged."""
     write = f"import os\nfor _ in range({size >> 20}): os.write(1, os.urandom(16) * 65536)"
     # Two hashes of one stream, in front of the shim and behind it.
-    command = f"{sys.executable} -c '{write}' | tee in | {shimmed.bin}/prog cat | sha256sum"
+    python = shlex.quote(sys.executable)
+    command = f"{python} -c '{write}' | tee in | {shimmed.bin}/prog cat | sha256sum"
     run = shimmed.run(["bash", "-c", command], timeout=600)
     with (shimmed.work / "in").open("rb") as file:
         sent = hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Iterator
@@ -55,7 +56,7 @@ def shell(shimmed: Shimmed, line: str) -> tuple[int, bytes, bytes]:
 def test_the_program_gets_pipes(shimmed: Shimmed) -> None:
     """For files it gets pipes, for folders /dev/null, all else is what it was."""
     (shimmed.work / "kinds.py").write_text(KINDS)
-    see = f"prog {sys.executable} kinds.py"
+    see = f"prog {shlex.quote(sys.executable)} kinds.py"
     assert shell(shimmed, f"{see} <lines >out 2>>out; cat out")[1] == b"['p', 'p', 'p'] False\n"
     assert shell(shimmed, f"{see} </ 2>/dev/full | cat")[1] == b"['c', 'p', 'c'] True\n"
     assert shell(shimmed, f"cat lines | {see} | cat")[1] == b"['p', 'p', 'p'] False\n"
