@@ -113,7 +113,7 @@ class _Placing:
             return value
         items = []
         for each in self._parts(value, kind):
-            items.append(self.of(each))
+            items.append(each if type(each) in ATOMS else self.of(each))
         if (found := self._done.get(id(value))) is not None:
             return found[1]  # what lies in it holds it
         made = self._rebuild(*items) if kind is _Part else kind(items)
@@ -128,13 +128,15 @@ class _Placing:
     def _refill(self, value: Any) -> None:
         if isinstance(value, list):
             for at, each in enumerate(value):
-                value[at] = self.of(each)
+                if type(each) not in ATOMS:
+                    value[at] = self.of(each)
             return
         old = list(value.items()) if isinstance(value, dict) else list(value)
         value.clear()
         if isinstance(value, dict):
             for key, each in old:
-                value[self.of(key)] = self.of(each)
+                key = key if type(key) in ATOMS else self.of(key)
+                value[key] = each if type(each) in ATOMS else self.of(each)
             return
         for each in old:
             value.add(self.of(each))
