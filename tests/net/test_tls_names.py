@@ -80,7 +80,7 @@ def test_names_on_one_address_are_told_apart(
     ]  # fmt: skip
     refused: list[list[Any]] = [
         ["tls", "api.test", TLS_PORT, "shared.test"], ["tls", "api.test", TLS_PORT, None],
-        ["tls", ONE6, TLS_PORT, "web.test"],
+        ["tls", ONE6, TLS_PORT, "web.test"], ["tls", ONE6, TLS_PORT, "hidden.test"],
         ["plain", "api.test", TLS_PORT, "GET / HTTP/1.1\r\n\r\n"],
         ["tls", "api.test", 443, "api.test"], ["plain", TWO4, 7, "x"],
     ]  # fmt: skip
@@ -92,13 +92,14 @@ def test_names_on_one_address_are_told_apart(
         f"you asked for {name}" for name in
         ("api.test", "api.test", "api.test", "api.test", "a.wild.test", "b.wild.test")
     ]  # fmt: skip
-    assert answers[6:] == [RESET] * 4 + [REFUSED] * 2
+    assert answers[6:] == [RESET] * 5 + [REFUSED] * 2
     assert [name.lower() for name in servers.names() if name] == [
         "api.test", "api.test", "api.test", "api.test", "a.wild.test", "b.wild.test"
     ]  # fmt: skip
     assert len(net.seen("packet-tcp")) == 6
     told = {(each["protocol"], each["name"], each["port"]) for each in ended.status["denials"]}
-    assert {("tls-name", "shared.test", TLS_PORT), ("tls-name", "web.test", TLS_PORT)} <= told
+    names = ("shared.test", "web.test", "hidden.test")
+    assert {("tls-name", name, TLS_PORT) for name in names} <= told
     assert {kind for kind, *_ in told} >= {"tls-none", "not-tls", "tcp"}
     assert f"the TLS server name shared.test on port {TLS_PORT}" in ended.err
 

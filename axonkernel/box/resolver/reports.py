@@ -10,6 +10,8 @@ __all__ = ["AGAIN_S", "MOST", "Refusals"]
 MOST = 256
 #: How long what was told of is not told of again, however often it is tried (seconds).
 AGAIN_S = 5.0
+#: Where a name is what was asked for. Elsewhere it is only what led to the address.
+_NAMES = frozenset(("dns", "tls-name"))
 
 
 class Refusals:
@@ -49,7 +51,8 @@ class Refusals:
         return taken
 
     def _key(self, refusal: Refusal) -> tuple[str, str, int, str]:
-        name = "" if refusal.address else refusal.name
+        told_by_name = not refusal.address or refusal.protocol in _NAMES
+        name = refusal.name if told_by_name else ""
         key = (refusal.address, refusal.protocol, refusal.port, name)
         return key if key in self._entries or len(self._entries) < self._most else _REST
 

@@ -33,6 +33,17 @@ def test_names_are_told_apart_and_addresses_are_not_by_their_names() -> None:
     ]  # fmt: skip
 
 
+def test_a_name_that_was_asked_for_is_told_beside_others_of_its_address() -> None:
+    """Server names of TLS, and names whose private answer was dropped: the first does not hide
+    the second."""
+    for protocol in ("tls-name", "dns"):
+        refusals = Refusals()
+        names = ("a.test", "b.test", "a.test")
+        told = refusals.note(*(refusal(name=name, protocol=protocol) for name in names))
+        assert [each.name for each in told] == ["a.test", "b.test"]
+        assert [(r.name, r.times) for r in refusals.all()] == [("a.test", 2), ("b.test", 1)]
+
+
 def test_told_once_until_time_has_passed() -> None:
     """A program that tries again and again is told of once in a while, with all it tried."""
     refusals = Refusals()
