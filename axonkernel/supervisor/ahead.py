@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import cache_from_source
-from threading import Thread
+from pathlib import Path
+from threading import Thread, main_thread
 
 __all__ = ["compiling", "importing"]
 
@@ -20,12 +22,7 @@ def importing(*modules: str) -> Thread:
     """A thread that imports ``modules``, in order. What fails there fails again, and is told,
     where it is needed."""
 
-    def work() -> None:
-        with suppress(Exception):
-            for module in modules:
-                import_module(module)
-
-    thread = Thread(target=work, name="axonkernel-ahead", daemon=True)
+    thread = Thread(target=_each, args=(import_module, modules), name="axonkernel-ahead")
     thread.start()
     return thread
 
@@ -37,7 +34,7 @@ def compiling() -> None:
     has done so: pip compiles what it installs, other installers do not.
     """
     if not sys.dont_write_bytecode and any(map(_is_uncompiled, _INSIDE)):
-        Thread(target=_compile, name="axonkernel-compiling", daemon=True).start()
+        Thread(target=_compile, name="axonkernel-compiling").start()
 
 
 def _is_uncompiled(module: str) -> bool:
@@ -49,7 +46,20 @@ def _is_uncompiled(module: str) -> bool:
 
 
 def _compile() -> None:
-    from compileall import compile_dir
+    from compileall import compile_file
 
-    with suppress(Exception):  # it is only slower without
-        compile_dir(_PACKAGE, quiet=2)
+    sources = sorted(str(path) for path in Path(_PACKAGE).rglob("*.py"))
+    _each(lambda source: compile_file(source, quiet=2), sources)
+
+
+def _each(work: Callable[[str], object], names: Iterable[str]) -> None:
+    """Do ``work`` with one after the other, while the program goes on.
+
+    The end of the program waits for what has been begun: an interpreter that is taken apart
+    around an import crashes.
+    """
+    with suppress(Exception):
+        for name in names:
+            if not main_thread().is_alive():
+                return
+            work(name)

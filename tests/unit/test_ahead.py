@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 from importlib.util import cache_from_source
@@ -63,3 +64,21 @@ def test_what_is_compiled_is_left_alone(package: Path) -> None:
         cache.write_bytes(b"")
     ahead.compiling()
     assert _compiled(package) == list(MODULES[:2])
+
+
+def test_the_end_of_a_program_waits_for_an_import_and_begins_no_other(tmp_path: Path) -> None:
+    """An interpreter that is taken apart around an import crashes."""
+    (tmp_path / "first.py").write_text(
+        "import time\nprint('begun', flush=True)\ntime.sleep(0.3)\nprint('done')\n"
+    )
+    (tmp_path / "second.py").write_text("print('second')\n")
+    code = "from axonkernel.supervisor.ahead import importing; importing('first', 'second')"
+    folders = f"{tmp_path}:{Path(ahead.__file__).parents[2]}"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": folders},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (run.returncode, run.stdout) == (0, "begun\ndone\n"), run
