@@ -34,6 +34,14 @@ class Recorded:
         self._tools.append(str(name))
         return _decorate
 
+    def kernel(self, *args: Any, **keywords: Any) -> Any:
+        """There is none where only the policy is read."""
+        raise RuntimeError(
+            "a kernel is made while the policy is read; put that under if __name__ == '__main__':"
+        )
+
+    open = kernel
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -89,7 +97,12 @@ def _recorder(agents: list[dict[str, Any]]) -> Callable[..., Recorded]:
     """Takes what the real ``define_agent`` takes."""
 
     def define_agent(
-        name: str | None = None, policy: Any = None, *, handler: Any = None, base: Any = None
+        name: str | None = None,
+        policy: Any = None,
+        *,
+        handler: Any = None,
+        base: Any = None,
+        confine: Any = None,
     ) -> Recorded:
         if policy is not None and not isinstance(policy, dict):
             policy = _as_data(policy)

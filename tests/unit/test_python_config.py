@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from axonkernel import define_agent
 from axonkernel.config import evaluate_python, load
 from axonkernel.config.loaded import data_digest
 from axonkernel.config.source import read_source
@@ -70,6 +72,18 @@ def test_the_module_of_agents_is_stood_in_for_too(tmp_path: Path) -> None:
     """``from axonkernel.agent import define_agent`` records as well."""
     text = "from axonkernel.agent import define_agent as d\nd('a', {'default': 'deny'})\n"
     assert recorded(tmp_path, text)["agents"][0]["policy"] == {"default": "deny"}
+
+
+def test_all_that_an_agent_is_defined_with_is_taken(tmp_path: Path) -> None:
+    """Every keyword of the real ``define_agent``, with an agent that has a kernel elsewhere."""
+    keywords = inspect.signature(define_agent).parameters
+    given = ", ".join(f"{name}=None" for name in keywords)
+    text = f"from axonkernel import define_agent\nagent = define_agent({given})\n"
+    guarded = text + "if __name__ == '__main__':\n    agent.kernel()\n"
+    assert len(recorded(tmp_path, guarded)["agents"]) == 1
+    for made in ("kernel", "open"):
+        document = recorded(tmp_path, f"{text}with agent.{made}() as kernel:\n    pass\n")
+        assert "under if __name__" in document["error"] and document["line"] == 3
 
 
 def test_a_policy_value_is_sent_as_data(tmp_path: Path) -> None:
