@@ -179,10 +179,10 @@ def _output_rules(net: NetPlan, own: Sequence[str]) -> Iterator[tuple[Json, ...]
     # names never got that far.
     yield KNOWN, ACCEPT
     yield from _lookups("deny", net.deny, _REFUSE)
-    yield from _own_rules(net, own)
     if net.link != "none":
         yield NEIGHBOURS, ACCEPT
         yield from ((chatter, DROP) for chatter in _CHATTER)
+    yield from _own_rules(net, own)
     if net.relayed:
         yield redirected.MARKED, ACCEPT
     if not net.open or net.ask is not None:

@@ -9,11 +9,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from box.boxed import PYTHON, Boxed
 from lab.internet import ADDRESSES, Internet
+from lab.user import OrdinaryUser
+from net.users import as_user
 
 pytestmark = [
     pytest.mark.requires("box", "net", "root"),
@@ -110,3 +113,18 @@ def test_nor_does_the_relay_lead_there(
     assert "ok" not in said
     assert reached(host, net) == []
     assert {record.address for record in net.seen("packet-tcp")} == {ADDRESSES["two4"]}
+
+
+@pytest.mark.usefixtures("tun_for_all")
+def test_an_ordinary_users_box_has_the_same(
+    net: Internet, host: subprocess.Popen[str], ordinary_user: OrdinaryUser, tmp_path: Path
+) -> None:
+    """The host's addresses are read without privilege."""
+    ordinary_user.demand_checkout()
+    unused = tmp_path / "ca.pem"
+    unused.touch()
+    allow = f'allow = ["own.test", "45.90.0.0/16:7", "[{OWN6}]:7", "api.test"]'
+    tries = [("own.test", 443, ""), (OWN4, 7, ""), (OWN6, 7, ""), ("api.test", 443, "")]
+    (said,) = as_user(ordinary_user, net, unused, allow, TRYING, tries)
+    assert said == ["ConnectionRefusedError"] * 2 + ["ok"] * 2
+    assert reached(host, net) == [f"{OWN6} 7"]
