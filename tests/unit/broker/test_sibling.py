@@ -123,6 +123,13 @@ def test_an_open_environment_passes_all_but_controls() -> None:
     assert (found.passed, found.judged) == ({"ANY": "1"}, ())
 
 
+def test_no_variable_brings_words_that_nobody_judged() -> None:
+    """Options of archivers and packers in the environment do not go along; another name does."""
+    caller = dict.fromkeys(("TAR_OPTIONS", "XZ_OPT", "XZ_DEFAULTS", "GZIP", "ZIPOPT"), "-v")
+    found = asked_env(None, {**caller, "MODE": "fast"}, {}, None)
+    assert found.passed == {"MODE": "fast"} and set(found.dropped) == set(caller)
+
+
 def test_which_program_a_shim_stands_for() -> None:
     """Its file and one of its own names; a link of the agent's is no name."""
     git = Program("git", (), "/usr/bin/git")
