@@ -13,6 +13,7 @@ from axonkernel.policy.hosts import (
     network_needs_own_entry,
     private_networks,
     public_networks,
+    translated,
 )
 from axonkernel.policy.match import Destination, parse_destination
 from axonkernel.policy.model import EscalationPolicy, NetPolicy, Policy
@@ -69,12 +70,16 @@ def _ask(net: NetPolicy, asking: EscalationPolicy) -> AskPlan | None:
 
 
 def _literals(entries: Iterable[str]) -> Iterator[_Triple]:
-    """The addresses of some entries, in all their breadth."""
+    """The addresses of some entries, in all their breadth: also IPv4 inside IPv6, as in a
+    decision."""
     for entry in map(parse_destination, entries):
-        if entry.kind in ("ip", "cidr"):
+        named = [ip_network(entry.host)] if entry.kind in ("ip", "cidr") else []
+        if named:
             yield entry.host, entry.protocol, _ports(entry)
-        for network in _networks(entry):
-            yield str(network), entry.protocol, _ports(entry)
+        others = _networks(entry)
+        wrapped = (each for network in (*named, *others) for each in translated(network))
+        for part in (*others, *wrapped):
+            yield str(part), entry.protocol, _ports(entry)
 
 
 def _granted(entries: Iterable[str]) -> Iterator[_Triple]:

@@ -28,6 +28,7 @@ __all__ = [
     "parse_ipv6",
     "private_networks",
     "public_networks",
+    "translated",
     "unwrap",
     "unwrap_network",
 ]
@@ -83,16 +84,22 @@ _PLAIN = IPv6Network("::/127")
 
 _MAPPED = 0xFFFF
 _NAT64 = 0x64FF9B << 64
-#: _OWN_ENTRY's IPv4 networks inside NAT64 and 6to4.
-_OWN_WRAPPED = tuple(
-    IPv6Network((base | int(network.network_address) << shift, length + network.prefixlen))
-    for network in _OWN_ENTRY
-    if isinstance(network, IPv4Network)
-    for base, shift, length in ((_NAT64 << 32, 0, 96), (0x2002 << 112, 80, 16))
-)
 _LOW_32 = (1 << 32) - 1
 #: All of IPv6 that is given to anybody begins with these three bits: 2000::/3.
 _GIVEN = 1
+
+
+def translated(network: Network) -> tuple[IPv6Network, ...]:
+    """An IPv4 network inside NAT64 and 6to4, by which it may be reached; nothing for IPv6."""
+    if isinstance(network, IPv6Network):
+        return ()
+    return tuple(
+        IPv6Network((base | int(network.network_address) << shift, length + network.prefixlen))
+        for base, shift, length in ((_NAT64 << 32, 0, 96), (0x2002 << 112, 80, 16))
+    )
+
+
+_OWN_WRAPPED = tuple(each for network in _OWN_ENTRY for each in translated(network))
 
 
 def _spans(networks: tuple[Network, ...], version: int) -> tuple[tuple[int, int], ...]:

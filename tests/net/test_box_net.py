@@ -54,6 +54,23 @@ def test_without_a_grant_nothing_leaves(near: Boxed, net: Internet) -> None:
     assert arrived(net) == []
 
 
+def test_a_denied_address_is_denied_by_translators_as_well(near: Boxed, net: Internet) -> None:
+    """With everything else open: what stands for it in NAT64 and 6to4 does not leave, and what
+    stands for another does."""
+    policy = near.root / "p.toml"
+    policy.write_text(
+        f'[fs]\nread = ["{near.project}"]\n[net]\nallow = true\n'
+        f'deny = ["{TWO4}:443", "{TWO4}:443/udp"]\n'
+    )
+    two, one = ((f"64:ff9b::2d5a:a0{n}", f"2002:2d5a:a0{n}::1") for n in (2, 1))
+    tries: list[list[Any]] = [["connect", address, 443] for address in (TWO4, *two, ONE4)]
+    tries += [["send", address, 443] for address in (*two, *one)]
+    near.attempts(*tries, grants=["--policy", str(policy)])
+    reached = {record.address for record in arrived(net)}
+    assert not reached & {TWO4, *two}
+    assert {ONE4, *one} <= reached
+
+
 def test_the_twin_without_a_wall_arrives(near: Boxed, net: Internet) -> None:
     """The same attempts from a box whose policy leaves the network alone."""
     policy = near.root / "p.toml"
