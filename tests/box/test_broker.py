@@ -269,7 +269,9 @@ def test_an_agent_asks_once_and_goes_on(tmp_path: Path) -> None:
 
 def test_a_question_goes_with_its_caller(box: Boxed, repo: Path) -> None:
     """A caller that is killed while a person is asked: the prompt is taken back, nothing runs."""
-    script = "git push -q origin main & sleep 1; kill -9 $!; wait; git log -1 --format=%s; echo end"
+    killed = "git push -q origin main & sleep 1; kill -9 $!; wait; "
+    # The terminal is told by a thread of its own: the box must not end before.
+    script = killed + "sleep 2; git log -1 --format=%s; echo end"
     path = write_policy(box, policy(ASKING, "bash", "sleep"))
     argv = command_line("--policy", path, "--quiet", command=["bash", "-c", script])
     with Person(argv, cwd=repo, env={**box.env, **GIT_ENV}) as person:
