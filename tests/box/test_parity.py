@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -44,6 +45,9 @@ POLICY: dict[str, Any] = {
     "limits": {"wall": "60s", "disk": "8M"},
     "escalation": {"headless": "deny"},
 }
+#: Sorts in so little memory that the program is run; ``mark`` leaves what it is told to.
+HAZARD = ["sort", "-S", "1b", "--compress-program=./mark", "many.txt"]
+MARK = "#!/bin/sh\n: > ${1:-out/forbidden}\n"
 NR = {"open": 2, "socket": 41, "unlink": 87, "rename": 82, "execve": 59}
 
 
@@ -130,13 +134,24 @@ CASES: dict[str, Case] = {
         above=[["spawn", "touch", "out/f.txt"]],
     ),
     "shell.hazard": Case(
-        denied=lambda ws: Request.process(["sort", "--compress-program=sh", "a.txt"], cwd=str(ws)),
+        denied=lambda ws: Request.process(HAZARD, cwd=str(ws)),
         allowed=lambda ws: Request.process(["sort", "a.txt"], cwd=str(ws)),
         below=[
-            ["spawn", "sort", "--compress-program=sh", "a.txt"],
-            ["spawn", "sh", "-c", "sort --compress-pro=sh a.txt"],
+            ["spawn", *HAZARD],
+            ["spawn", "sh", "-c", "sort -S 1b --compress-pro=./mark many.txt"],
         ],
-        above=[["spawn", "sort", "a.txt"]],
+        above=[["spawn", "sort", "a.txt"], ["spawn", "./mark", "out/i.txt"]],
+    ),
+    "shell.raw": Case(
+        denied=lambda ws: Request.shell("true; touch out/forbidden", cwd=str(ws)),
+        allowed=lambda ws: Request.shell("touch out/g.txt", cwd=str(ws)),
+        below=[
+            ["spawn", "sh", "-c", "true; touch out/forbidden"],
+            ["spawn", "sh", "-c", "$(printf touch) out/forbidden"],
+            ["spawn", "sh", "-c", "eval 'touch out/forbidden'"],
+            ["spawn", "sh", "-c", "word=forbidden; exec touch out/$word"],
+        ],
+        above=[["spawn", "sh", "-c", "true; $(printf touch) out/h.txt"]],
     ),
     "env.name": Case(
         denied=lambda ws: Request.env("TOKEN"),
@@ -207,6 +222,16 @@ def hold_case(kind: str, box: Boxed, kernel: Kernel) -> None:
         assert posture["escalation"]["state"] == "unenforced"  # some of it is about tools
 
 
+def hold_hazard(box: Boxed, kernel: Kernel) -> None:
+    """The program that an option names runs where nobody judges the words (the twin)."""
+    (box.project / "many.txt").write_text("".join(f"{n}\n" for n in range(100_000)))
+    (box.project / "mark").write_text(MARK)
+    (box.project / "mark").chmod(0o755)
+    subprocess.run(HAZARD, cwd=box.project, capture_output=True, check=False)
+    (box.project / "out" / "forbidden").unlink()
+    hold_case("shell.hazard", box, kernel)
+
+
 def hold_net(box: Boxed, kernel: Kernel) -> None:
     """A listener of this machine sees nothing of raw sockets, ctypes or a program; the same
     connection outside arrives. (The allowed twin through a link is in tests/net.)"""
@@ -258,6 +283,7 @@ def hold_limits(box: Boxed, kernel: Kernel) -> None:
 #: Every kind that has a wall.
 HELD: dict[str, Callable[[Boxed, Kernel], None]] = {
     **{kind: partial(hold_case, kind) for kind in CASES},
+    "shell.hazard": hold_hazard,
     "net.host": hold_net,
     "limits": hold_limits,
 }
