@@ -13,6 +13,7 @@ its own), ``lab_internet`` (one linked to the lab), ``ordinary_user``, ``leftove
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 
@@ -47,6 +48,17 @@ def pytest_configure(config: pytest.Config) -> None:
         known = ", ".join(sorted(walls.names))
         raise pytest.UsageError(f"AXON_REQUIRE: unknown {sorted(unknown)}; known: {known}")
     config.stash[WALLS], config.stash[REQUIRED] = walls, required
+    _hear_signals()
+
+
+def _hear_signals() -> None:
+    """nohup, and a shell that starts something in the background, have signals ignored; every
+    program that a test starts would be deaf to them as well."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

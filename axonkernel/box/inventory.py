@@ -7,6 +7,7 @@ read and written and why a program is there, so mounts are sorted by what they a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from ipaddress import ip_network
 from typing import Any
 
 from attrs import evolve
@@ -19,6 +20,7 @@ from axonkernel.box.seccomp import rules
 from axonkernel.box.unbuilt import holds_noexec
 from axonkernel.policy.environ import FLOOR
 from axonkernel.policy.globs import argument_glob
+from axonkernel.policy.hosts import translated
 from axonkernel.policy.match import parse_destination
 from axonkernel.policy.model import NetPolicy, Policy
 from axonkernel.policy.profiles import beside_of
@@ -160,7 +162,7 @@ def _network(policy: Policy, plan: BoxPlan) -> dict[str, Any] | None:
         "allow": list(_literal(policy.net, plan.net)),
         "names": list(_shown(plan.net.names)),
         "names_by": _names_by(plan.net),
-        "deny": list(_shown((*plan.net.deny, *plan.net.denied))),
+        "deny": list(_shown((*_as_written(plan.net.deny), *plan.net.denied))),
         "listen": list(plan.net.listen),
         "escalate": [] if plan.net.ask is None else list(plan.net.ask.escalate),
         "unix_sockets": policy.net.unix,
@@ -174,6 +176,16 @@ def _literal(net: NetPolicy, plan: NetPlan) -> Iterator[str]:
     many = frozenset(net_plan(evolve(net, allow=words)).allow)
     yield from _shown(triple for triple in plan.allow if triple not in many)
     yield from (word if "/" in word else f"{word}/tcp" for word in words)
+
+
+def _as_written(triples: tuple[tuple[str, str, str], ...]) -> Iterator[tuple[str, str, str]]:
+    """Less what follows from another: an IPv4 address that is denied inside IPv6 as well."""
+    inside = {
+        (str(each), protocol, port)
+        for host, protocol, port in triples
+        for each in translated(ip_network(host))
+    }
+    return (each for each in triples if each not in inside)
 
 
 def _shown(triples: Iterable[tuple[str, str, str]]) -> Iterator[str]:
