@@ -183,8 +183,9 @@ print(ids)
 @pytest.mark.parametrize("road", ["guard", pytest.param("box", marks=pytest.mark.deep)])
 def test_a_process_that_gave_up_root_starts_nothing_as_root(ws: Path, road: str) -> None:
     """What waited from before is not used: the programs are the user that the process is."""
-    for folder in (ws.parent, ws.parent.parent, ws):
-        folder.chmod(0o777)
+    for folder in (ws.parent, ws.parent.parent):
+        folder.chmod(folder.stat().st_mode | 0o011)
+    ws.chmod(0o777)
     (ws / "drops.py").write_text(DROPS)
     argv = [sys.executable, "drops.py", road]
     done = subprocess.run(argv, cwd=ws, env=environment(ws), capture_output=True, text=True)

@@ -93,7 +93,7 @@ def test_what_a_program_was_refused_on_the_network_is_told(tracer: Tracer, tmp_p
     look_up = "import socket\ntry: socket.gethostbyname('no.test')\nexcept OSError: pass"
     net = {"net": {"allow": []}}
     with Kernel(net, cwd=tmp_path, audit=tmp_path / "log") as kernel:
-        assert kernel.process.run_sync([sys.executable, "-ISc", look_up]).ok
+        assert kernel.process.run_sync(["/usr/bin/python3", "-ISc", look_up]).ok
         assert kernel.process.run_sync(["true"]).ok
     ((span, event, fields),) = tracer.events
     assert (span, event) == ("execute_tool process.run", "net.drop")
