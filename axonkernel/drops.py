@@ -187,20 +187,22 @@ class Asking:
     Arguments:
         ask: takes a question to a person, and waits.
         terminal: the box's own, whose keys are answers meanwhile.
+        still: what others who ask for the same box use as well.
     """
 
-    def __init__(self, ask: Callable[[Question], Answer], terminal: Terminal | None = None) -> None:
+    def __init__(
+        self,
+        ask: Callable[[Question], Answer],
+        terminal: Terminal | None = None,
+        still: Standstill | None = None,
+    ) -> None:
         self._ask = ask
         self._terminal = terminal
-        self._lock = threading.Lock()
-        self._still: Standstill | None = None
+        self._still = Standstill() if still is None else still
 
     def __call__(self, box: BoxProcess, question: Question) -> Answer:
         """The person's answer. Raises AuditError."""
-        with self._lock:
-            if self._still is None:
-                self._still = Standstill(box, self._terminal)
-        with self._still.while_asking():
+        with self._still.while_asking(box, self._terminal):
             return self._ask(question)
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import threading
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from axonkernel.broker.opening import Opening
+from axonkernel.broker.standstill import Standstill
 
 if TYPE_CHECKING:
     from axonkernel.audit import AuditLog
@@ -29,6 +30,9 @@ class Commanded:
         written: the policies as data, and what the box was wanted for: what a plan is kept
             with (cli/execplan.py).
         audit: takes the records of the calls.
+
+    Attributes:
+        still: for whoever else asks for the box.
     """
 
     def __init__(self, written: dict[str, Any], audit: AuditLog) -> None:
@@ -36,6 +40,7 @@ class Commanded:
         self._audit = audit
         self._opening = Opening()
         self.lends = self._opening.lends
+        self.still = Standstill()
         self._plan: BoxPlan | None = None
         self._serving: Serving | None = None
         self._launcher: Launcher | None = None
@@ -69,7 +74,6 @@ class Commanded:
         from axonkernel.box.launch import Launcher
         from axonkernel.broker.judge import Judge
         from axonkernel.broker.serving import Served, Serving
-        from axonkernel.broker.standstill import Standstill
         from axonkernel.escalation import Broker
         from axonkernel.escalation import Terminal as Person
         from axonkernel.policy.meet import meet
@@ -89,7 +93,7 @@ class Commanded:
             self._audit,
             person,
             "exec",
-            Standstill(box, terminal).while_asking,
+            partial(self.still.while_asking, box, terminal),
         )
         launcher = Launcher(self._plan.limits)
         served = Served(policy, self._plan, ask, dict(os.environ), self._written["owner"], "exec")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from axonkernel.box.channel import Channel
     from axonkernel.box.launch import BoxProcess
     from axonkernel.box.pty import Terminal
+    from axonkernel.broker.standstill import Standstill
     from axonkernel.drops import Drops
 
 __all__ = ["main"]
@@ -208,6 +209,7 @@ class _Run:
         self.command = command
         self._log: AuditLog | None = None
         self._drops: Drops | None = None
+        self.still: Standstill | None = None
 
     @property
     def audit(self) -> AuditLog:
@@ -243,7 +245,7 @@ class _Run:
             ask = None if net is None else net.ask
             asking = None
             if ask is not None:
-                asking = Asking(person(self.audit, ask).ask_sync, terminal)
+                asking = Asking(person(self.audit, ask).ask_sync, terminal, self.still)
             self._drops = Drops(self.audit, "exec", net, asking)
         return self._drops
 
@@ -264,6 +266,7 @@ def _supervised(run: _Run, warden: Channel | None, more: dict[str, Any]) -> tupl
         from axonkernel.broker.commanded import Commanded
 
         brokered = Commanded(more, run.audit)
+        run.still = brokered.still
     return foreground.run(warden, run.plan, run.command, run.hear, brokered, run.begins)
 
 

@@ -7,7 +7,8 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from axonkernel.box.channel import Channel, ChannelClosed
 from axonkernel.box.launch import BoxProcess
 from axonkernel.box.model import NetPlan, Refusal
 from axonkernel.box.pty import Terminal
+from axonkernel.broker.standstill import Standstill
 from axonkernel.drops import Drops
 from axonkernel.errors import AuditError
 from axonkernel.escalation import Answer, Broker, Question
@@ -94,7 +96,7 @@ class Desk:
             [Asker()], audit=audit, timeout_s=rules.timeout_s, headless=rules.headless
         )
         self.drops = Drops(audit, agent, net, lambda _, question: self._ask_person(question))
-        self._asking = 0
+        self._still = Standstill()
         self._slots = threading.BoundedSemaphore(MAX_ASKING)
         self._thread = threading.Thread(target=self._serve, name="axonkernel-desk", daemon=True)
 
@@ -209,31 +211,9 @@ class Desk:
         with self.while_asking():
             return self.broker.ask_sync(question)
 
-    @contextlib.contextmanager
-    def while_asking(self) -> Iterator[None]:
+    def while_asking(self) -> AbstractContextManager[None]:
         """The box's clock stands still and keys are answers, for as long as a question waits."""
-        self._pause()
-        try:
-            yield
-        finally:
-            self._resume()
-
-    def _pause(self) -> None:
-        """The wall clock stands still while anybody is being asked, and keys are answers."""
-        with self._sending:
-            self._asking += 1
-            if self._asking == 1:
-                self._box.pause()
-                if self._terminal is not None:
-                    self._terminal.hold()
-
-    def _resume(self) -> None:
-        with self._sending:
-            self._asking -= 1
-            if self._asking == 0:
-                self._box.resume()
-                if self._terminal is not None:
-                    self._terminal.go_on()
+        return self._still.while_asking(self._box, self._terminal)
 
     def _send(self, message: dict[str, Any]) -> None:
         with self._sending:
